@@ -762,6 +762,7 @@ def test_nobody_is_shut_out(chromium, address, scheme, size):
             press(page, " ", "Shift+ArrowRight")
         else:
             page.goto(screen)
+        page.locator("h1").first.wait_for(state="attached")
         page.wait_for_timeout(600)
         page.evaluate(AXE.read_text("utf-8"))
         judged = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
