@@ -58,11 +58,17 @@ NOT_RUN = {
     "# a model: tags of pictures\nprototag serve": "does not end; service/test_server.py",
     "prototag open photos/": "does not end; service/test_server.py",
     "prototag demo\nprototag open": "does not end; service/test_server.py",
+    "prototag find dog on a beach": "needs photographs; cli/test_words.py runs queries",
     "git clone": "needs a network",
     "prototag annotate new/ -m mine.prototag --min": "options that cli/test_annotate.py runs",
     "podman build": "needs podman and a network",
     "prototag immich": "needs Immich; service/test_immich.py plays it",
     "Models:": "PhotoPrism's configuration",
+    "mkdir -p ~/.config/darktable": "with_programs/test_darktable.py runs the script in darktable",
+    "prototag annotate ~/Pictures/album": "with_programs/test_readers.py",
+    "cp $INPUT $OUTPUT": "with_programs/test_readers.py",
+    "prototag annotate photos/ -m mine.prototag --embed --write": "with_programs/test_readers.py",
+    "exiftool ": "with_programs/test_readers.py",
     "python -m venv export": "needs a network",
     "import json, sys\nimport torch": "needs torch and a network",
     "prototag train photos/ --network clip.onnx": "needs the file that was exported",
@@ -250,6 +256,32 @@ def test_the_page_of_python_runs(sample):
     page = DOCS / "integrate" / "python.md"
     check_output(page, run_page(page, sample))
     assert (sample / "mine.prototag").exists()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of jupyter_client itself
+def test_the_notebook_runs(sample):
+    """Every cell runs, and prints and shows what the committed outputs have."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    committed = nbformat.read(DOCS / "integrate" / "notebook.ipynb", as_version=4)
+    assert "/tmp" not in json.dumps(committed)
+    notebook = nbformat.from_dict(committed)
+    resources = {"metadata": {"path": str(sample)}}
+    nbclient.NotebookClient(notebook, timeout=300, resources=resources).execute()
+    for before, cell in zip(committed.cells, notebook.cells, strict=True):
+        if cell.cell_type == "code":
+            assert _kinds(cell) == _kinds(before) != [], cell.source
+    shown = [data for cell in notebook.cells for data in _data(cell)]
+    pages = [data["text/html"] for data in shown if "text/html" in data]
+    assert sum("data:image/webp" in page for page in pages) == 3  # two pictures, an explanation
+
+
+def _data(cell) -> list[dict[str, str]]:
+    return [output.get("data", {}) for output in cell.get("outputs", ())]
+
+
+def _kinds(cell) -> list[list[str]]:
+    return [sorted(data) for data in _data(cell)]
 
 
 def test_the_readme_runs(sample):

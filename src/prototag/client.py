@@ -283,6 +283,8 @@ class Picture(TypedDict):
     suggestions: list[Suggestion]
     complete: bool
     missing: bool
+    capture: PictureCapture
+    """EXIF: when, with what and where the picture was taken."""
 
 
 class Suggestion(TypedDict):
@@ -294,6 +296,17 @@ class Suggestion(TypedDict):
     model: int
     group: int
     """Number of the near-duplicate group; -1 if the picture has none."""
+
+
+class PictureCapture(TypedDict):
+    """Object ``picture capture`` of the API."""
+
+    taken_at: str | None
+    """Time of the camera's clock."""
+    camera: str | None
+    lens: str | None
+    latitude: float | None
+    longitude: float | None
 
 
 class PictureList(TypedDict):
@@ -312,12 +325,32 @@ class PictureListRow(TypedDict):
 class Facets(TypedDict):
     """Object ``facets`` of the API."""
 
+    pictures: int
+    """Pictures within the filter."""
     tags: dict[str, int]
     """Pictures with each tag, the most frequent first."""
     folders: dict[str, int]
     """Pictures in each folder, without its subfolders."""
     states: dict[str, int]
     """Pictures in each state."""
+    cameras: dict[str, int]
+    """Pictures of each camera, the most frequent first."""
+    lenses: dict[str, int]
+    """Pictures of each lens, the most frequent first."""
+    months: dict[str, int]
+    """Pictures of each month of capture, such as 2023-05."""
+    undated: int
+    """Pictures without a time of capture."""
+    places: list[FacetsPlace]
+    """Pictures near points, by EXIF."""
+
+
+class FacetsPlace(TypedDict):
+    """Object ``facets place`` of the API."""
+
+    latitude: float
+    longitude: float
+    pictures: int
 
 
 class GivenDecision(TypedDict):
@@ -437,6 +470,8 @@ class ReviewBatch(TypedDict):
     """Whether cells are ranked by the name of the tag, because no picture has it."""
     prefetch: list[int]
     """Pictures that are likely in the next batch."""
+    up_to_date: bool
+    """Whether all decisions until now affect the order."""
 
 
 class ReviewBatchCell(TypedDict):
@@ -448,12 +483,6 @@ class ReviewBatchCell(TypedDict):
     name: str
     stack: list[int]
     """The picture and its undecided near-duplicates."""
-
-
-class PictureNumbers(TypedDict):
-    """Object ``picture numbers`` of the API."""
-
-    pictures: list[int]
 
 
 class GeneralWords(TypedDict):
@@ -476,9 +505,51 @@ class SearchResult(TypedDict):
     """Object ``search result`` of the API."""
 
     pictures: list[int]
-    """The best first."""
+    """In the order of the search."""
     n_matches: int
-    """How many of the first pictures have the words in tags or paths."""
+    """How many pictures meet all conditions; the others only look like the words."""
+
+
+class Searches(TypedDict):
+    """Object ``searches`` of the API."""
+
+    searches: list[SavedSearch]
+
+
+class SavedSearch(TypedDict):
+    """Object ``saved search`` of the API."""
+
+    name: str
+    address: str
+    """Query of the page's address, such as text=dog&state=untagged."""
+
+
+class Settings(TypedDict):
+    """Object ``settings`` of the API."""
+
+    file_types: list[str]
+    """Kinds of files that are scanned."""
+    all_file_types: list[str]
+    sources: list[str]
+    """Kinds of files that tags are read from; empty for those that are found."""
+    all_sources: list[str]
+    precision: float | None
+    """Precision that is wanted of preselected pictures; null for the default."""
+    language: str | None
+    """Of general words; null for the browser's."""
+    all_languages: list[str]
+    write_places: WritePlaces
+
+
+class WritePlaces(TypedDict):
+    """Object ``write places`` of the API."""
+
+    jpeg: NotRequired[Literal["sidecar", "file", "nowhere"]]
+    raw: NotRequired[Literal["sidecar", "nowhere"]]
+    other: NotRequired[Literal["sidecar", "nowhere"]]
+    iptc: NotRequired[bool]
+    """Whether JPEG files without IPTC keywords get them, too; existing ones are always kept
+    in step."""
 
 
 class Job(TypedDict):
@@ -510,6 +581,26 @@ class Models(TypedDict):
     """Object ``models`` of the API."""
 
     models: list[Model]
+
+
+class Writes(TypedDict):
+    """Object ``writes`` of the API."""
+
+    writes: list[WritesWrite]
+
+
+class WritesWrite(TypedDict):
+    """Object ``writes write`` of the API."""
+
+    number: int
+    written_at: float
+    """Seconds since 1970."""
+    files: int
+    added: int
+    """Tags that were added to the files."""
+    removed: int
+    undone: bool
+    """Whether all files were restored."""
 
 
 class Jobs(TypedDict):
@@ -753,7 +844,11 @@ class Client:
         state: Literal["tagged", "untagged", "suggested", "missing", "complete", "decided"]
         | None = None,
         folder: str | None = None,
-        text: str | None = None,
+        camera: str | None = None,
+        lens: str | None = None,
+        date: str | None = None,
+        area: str | None = None,
+        query: str | None = None,
         limit: int | None = None,
         after: int | None = None,
     ) -> Pictures:
@@ -769,8 +864,18 @@ class Client:
             Pictures in this state.
         folder
             Pictures below this folder.
-        text
-            Pictures whose name or tags contain this text.
+        camera
+            Pictures that were taken with this camera.
+        lens
+            Pictures that were taken with this lens.
+        date
+            Pictures that were taken then: 2023, 2023-05, 2023-05-17, or a range:
+            2022..2023-05.
+        area
+            Pictures that were taken between these degrees: south,west,north,east.
+        query
+            Words in any language, "or", "without" or -, quotes, and the fields tag:, name:,
+            folder:, camera:, lens:, date: and is:.
         limit
             Largest number of pictures; 100 if not given.
         after
@@ -784,7 +889,11 @@ class Client:
                 "without": without,
                 "state": state,
                 "folder": folder,
-                "text": text,
+                "camera": camera,
+                "lens": lens,
+                "date": date,
+                "area": area,
+                "query": query,
                 "limit": limit,
                 "after": after,
             },
@@ -828,9 +937,60 @@ class Client:
         answer: PictureList = self._json("POST", "/picture-list", body={"pictures": pictures})
         return answer
 
-    def facets(self) -> Facets:
-        """Count the pictures of each tag, folder and state."""
-        answer: Facets = self._json("GET", "/facets")
+    def facets(
+        self,
+        *,
+        tag: Sequence[str] | None = None,
+        without: Sequence[str] | None = None,
+        state: Literal["tagged", "untagged", "suggested", "missing", "complete", "decided"]
+        | None = None,
+        folder: str | None = None,
+        camera: str | None = None,
+        lens: str | None = None,
+        date: str | None = None,
+        area: str | None = None,
+        query: str | None = None,
+    ) -> Facets:
+        """Count the matching pictures by tag, folder, state, camera, lens, month and place.
+
+        Parameters
+        ----------
+        tag
+            Pictures that have this tag.
+        without
+            Pictures without this tag.
+        state
+            Pictures in this state.
+        folder
+            Pictures below this folder.
+        camera
+            Pictures that were taken with this camera.
+        lens
+            Pictures that were taken with this lens.
+        date
+            Pictures that were taken then: 2023, 2023-05, 2023-05-17, or a range:
+            2022..2023-05.
+        area
+            Pictures that were taken between these degrees: south,west,north,east.
+        query
+            Words in any language, "or", "without" or -, quotes, and the fields tag:, name:,
+            folder:, camera:, lens:, date: and is:.
+        """
+        answer: Facets = self._json(
+            "GET",
+            "/facets",
+            query={
+                "tag": tag,
+                "without": without,
+                "state": state,
+                "folder": folder,
+                "camera": camera,
+                "lens": lens,
+                "date": date,
+                "area": area,
+                "query": query,
+            },
+        )
         return answer
 
     def decide(
@@ -909,9 +1069,9 @@ class Client:
         """Rename a tag, or merge it with another one."""
         self._read("POST", "/tags/rename", body={"old": old, "new": new})
 
-    def hide(self, tag: str, *, hidden: bool | None = None) -> None:
+    def hide(self, tag: str, *, hidden: bool | None = None, new: bool | None = None) -> None:
         """Hide a tag, so that it is never suggested, or show it again."""
-        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden})
+        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden, "new": new})
 
     def suggestions(
         self,
@@ -971,6 +1131,7 @@ class Client:
     def review_batch(
         self,
         *,
+        up_to_date: bool | None = None,
         tag: str | None = None,
         queue: Literal["most_informative", "likely_missing", "likely_wrong", "general_words"]
         | None = None,
@@ -983,6 +1144,8 @@ class Client:
 
         Parameters
         ----------
+        up_to_date
+            Wait until all decisions affect the order.
         queue
             Pictures of all tags: the most informative suggestions, likely missing tags,
             likely wrong ones, or words of the general vocabulary.
@@ -992,39 +1155,14 @@ class Client:
         answer: ReviewBatch = self._json(
             "POST",
             "/review-batch",
-            body={"tag": tag, "queue": queue, "uncertain": uncertain, "limit": limit, "skip": skip},
-        )
-        return answer
-
-    def picture_numbers(
-        self,
-        *,
-        tag: Sequence[str] | None = None,
-        without: Sequence[str] | None = None,
-        state: Literal["tagged", "untagged", "suggested", "missing", "complete", "decided"]
-        | None = None,
-        folder: str | None = None,
-        text: str | None = None,
-    ) -> PictureNumbers:
-        """List the numbers of all matching pictures, without pages.
-
-        Parameters
-        ----------
-        tag
-            Pictures that have this tag.
-        without
-            Pictures without this tag.
-        state
-            Pictures in this state.
-        folder
-            Pictures below this folder.
-        text
-            Pictures whose name or tags contain this text.
-        """
-        answer: PictureNumbers = self._json(
-            "GET",
-            "/picture-numbers",
-            query={"tag": tag, "without": without, "state": state, "folder": folder, "text": text},
+            body={
+                "up_to_date": up_to_date,
+                "tag": tag,
+                "queue": queue,
+                "uncertain": uncertain,
+                "limit": limit,
+                "skip": skip,
+            },
         )
         return answer
 
@@ -1041,24 +1179,40 @@ class Client:
 
     def search(
         self,
-        query: str,
         *,
+        query: str | None = None,
+        order: Literal["best", "added", "newest", "oldest", "name", "probability", "likeness"]
+        | None = None,
+        like: int | None = None,
         limit: int | None = None,
+        ranked: int | None = None,
         tag: Sequence[str] | None = None,
         without: Sequence[str] | None = None,
         state: Literal["tagged", "untagged", "suggested", "missing", "complete", "decided"]
         | None = None,
         folder: str | None = None,
+        camera: str | None = None,
+        lens: str | None = None,
+        date: str | None = None,
+        area: str | None = None,
     ) -> SearchResult:
-        """Search pictures by words in any language: matches of tags and paths first, then by
-        how much pictures look like the words.
+        """Search pictures by words in any language: matches of tags, paths and EXIF first,
+        then by how much pictures look like the words.
 
         Parameters
         ----------
         query
-            One or more words.
+            Words in any language, "or", "without" or -, quotes, and the fields tag:, name:,
+            folder:, camera:, lens:, date: and is:.
+        order
+            Order of the pictures; if not given, by likeness if `like` is given, the best
+            first if there are words, else as they were added.
+        like
+            Compare the pictures with this one.
         limit
             Largest number of pictures; 100 if not given.
+        ranked
+            Of these, largest number that only look like the words; 1,000 if not given.
         tag
             Pictures that have this tag.
         without
@@ -1067,17 +1221,90 @@ class Client:
             Pictures in this state.
         folder
             Pictures below this folder.
+        camera
+            Pictures that were taken with this camera.
+        lens
+            Pictures that were taken with this lens.
+        date
+            Pictures that were taken then: 2023, 2023-05, 2023-05-17, or a range:
+            2022..2023-05.
+        area
+            Pictures that were taken between these degrees: south,west,north,east.
         """
         answer: SearchResult = self._json(
             "GET",
             "/search",
             query={
                 "query": query,
+                "order": order,
+                "like": like,
                 "limit": limit,
+                "ranked": ranked,
                 "tag": tag,
                 "without": without,
                 "state": state,
                 "folder": folder,
+                "camera": camera,
+                "lens": lens,
+                "date": date,
+                "area": area,
+            },
+        )
+        return answer
+
+    def saved_searches(self) -> Searches:
+        """List the saved searches."""
+        answer: Searches = self._json("GET", "/searches")
+        return answer
+
+    def save_search(self, name: str, address: str) -> Searches:
+        """Save a search of the page, or replace that of the same name.
+
+        Parameters
+        ----------
+        address
+            Query of the page's address, such as text=dog&state=untagged.
+        """
+        answer: Searches = self._json("POST", "/searches", body={"name": name, "address": address})
+        return answer
+
+    def delete_search(self, name: str) -> Searches:
+        """Delete a saved search."""
+        answer: Searches = self._json("POST", "/searches/delete", body={"name": name})
+        return answer
+
+    def settings(self) -> Settings:
+        """Return the settings of the library, and what they may be."""
+        answer: Settings = self._json("GET", "/settings")
+        return answer
+
+    def change_settings(
+        self,
+        *,
+        file_types: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        precision: float | None = None,
+        language: str | None = None,
+        write_places: WritePlaces | None = None,
+    ) -> Settings:
+        """Change settings of the library. File types and sources apply from the next scan on.
+
+        Parameters
+        ----------
+        precision
+            0 is the default.
+        language
+            Empty is that of the browser.
+        """
+        answer: Settings = self._json(
+            "POST",
+            "/settings",
+            body={
+                "file_types": file_types,
+                "sources": sources,
+                "precision": precision,
+                "language": language,
+                "write_places": write_places,
             },
         )
         return answer
@@ -1116,6 +1343,22 @@ class Client:
     def sync(self, plan: str) -> Job:
         """Carry out a sync plan."""
         answer: Job = self._json("POST", "/sync", body={"plan": plan})
+        return answer
+
+    def writes(self) -> Writes:
+        """List the last writes of tags to files, the latest first."""
+        answer: Writes = self._json("GET", "/writes")
+        return answer
+
+    def undo_write(self, number: int) -> Job:
+        """Restore all files of a write exactly as they were; files that changed since stay.
+
+        Parameters
+        ----------
+        number
+            Number of the write.
+        """
+        answer: Job = self._json("POST", "/writes/undo", body={"number": number})
         return answer
 
     def jobs(self) -> Jobs:

@@ -152,7 +152,7 @@ def test_undoing_everything_brings_everything_back(library):
     undo_last(library, 10)
     after = library.suggest(limit=1000)
     assert pairs(after) == pairs(before)
-    with pytest.raises(InputError, match="no picture has the tag"):
+    with pytest.raises(TrainingError, match="no picture has the tag"):
         library.suggest("brand new")
 
 

@@ -65,7 +65,7 @@ def test_pages_of_pictures(client):
     assert red["count"] == sum("red" in tagged.tags_of(n) for n in range(12))
     plain = get(client, "/pictures", tag="red", without="striped").json()
     assert 0 < plain["count"] < red["count"]
-    assert get(client, "/pictures", text="003").json()["count"] == 1
+    assert get(client, "/pictures", query="003").json()["count"] == 1
     get(client, "/pictures", 400, state="nonsense")
     get(client, "/pictures", 400, limit=0)
     get(client, "/pictures", 404, tag="no such tag")
@@ -248,6 +248,28 @@ def test_sidecars_are_planned_looked_at_and_written(client, library, collection)
     post(client, "/sync", {"plan": plan["plan"]}, 404)
     assert planned(client)["outgoing"] == 0
     assert library.status().unwritten == 0
+
+
+def test_a_write_is_undone(client, library):
+    assert get(client, "/writes").json() == {"writes": []}
+    library.set_write_places(jpeg="file")
+    path = library.existing_file(1)
+    before = path.read_bytes()
+    library.accept([1, 2], ["written"])
+    plan = finished(client, post(client, "/sync/plan", {}, 202))["result"]
+    assert (plan["outgoing"], plan["inside"]) == (2, 2)
+    assert {change["place"] for change in plan["changes"]} == {"file"}
+    done = finished(client, post(client, "/sync", {"plan": plan["plan"]}, 202))["result"]
+    assert path.read_bytes() != before
+    (write,) = get(client, "/writes").json()["writes"]
+    assert (write["number"], write["files"], write["added"]) == (done["write"], 2, 2)
+    undone = finished(client, post(client, "/writes/undo", {"number": write["number"]}, 202))
+    assert undone["result"] == {"number": write["number"], "restored": 2, "problems": []}
+    assert path.read_bytes() == before
+    assert get(client, "/writes").json()["writes"][0]["undone"]
+    again = finished(client, post(client, "/writes/undo", {"number": write["number"]}, 202))
+    assert again["state"] == "failed"
+    post(client, "/writes/undo", {"number": 99}, 404)
 
 
 def test_writing_sidecars_is_stopped_between_two_files(client, library, collection, monkeypatch):

@@ -17,6 +17,7 @@ import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.errors import InputError
+from prototag.metadata.generated_names import is_generated_name
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
@@ -42,12 +43,13 @@ def read_name(name: str) -> list[tuple[str, float]]:
     """Return the phrases of a tag name with their weights; none if it has no word.
 
     The leaf of a hierarchy ("animal|cat") counts most, its parents add their meaning. Numbers,
-    such as years, and punctuation are no words.
+    such as years, punctuation, and names that cameras give, such as "IMG_2041", are no words.
     """
     levels = [
         phrase
         for level in _SEPARATORS.split(name)[-MAX_LEVELS:]
-        if (phrase := _phrase(level[:MAX_LEVEL_LENGTH]))
+        if not is_generated_name(level[:MAX_LEVEL_LENGTH])
+        and (phrase := _phrase(level[:MAX_LEVEL_LENGTH]))
     ]
     if not levels:
         return []

@@ -11,12 +11,26 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.features.vector_cache import VectorCache, default_path
-from prototag.knowledge.words import check_language
-from prototag.library import decisions, exporter, ingest, learning_curves, queries, tag_table
+from prototag.library import (
+    decisions,
+    exporter,
+    ingest,
+    learning_curves,
+    preferences,
+    queries,
+    saved_searches,
+    tag_table,
+    write_places,
+)
 from prototag.library import sidecar_sync as syncing
+from prototag.library import writes as file_writes
 from prototag.library.database import Store
+from prototag.library.facets import Facets
+from prototag.library.facets import facets as count_facets
+from prototag.library.filters import PictureFilter, PictureQuery
 from prototag.library.large_thumbnails import FOLDER, LARGE_QUALITY, LargeThumbnails
-from prototag.library.queries import Facets, PictureFilter, PictureRef
+from prototag.library.preferences import Preferences
+from prototag.library.queries import PictureRef
 from prototag.library.types import (
     ACCEPTED,
     CLEARED,
@@ -41,6 +55,8 @@ from prototag.library.types import (
     TagView,
     TrainingReport,
 )
+from prototag.library.write_places import WritePlaces
+from prototag.library.writes import UndoneWrite, WriteView
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -141,6 +157,27 @@ class Library:
         """Store a text of another program in the library's file."""
         self.store.set_setting(name, value)
 
+    # Preferences
+
+    def preferences(self) -> Preferences:
+        """Return the preferences of the people who use the library."""
+        return preferences.read(self.store)
+
+    def set_file_types(self, names: Iterable[str]) -> None:
+        """Set the kinds of files that scans look for, such as ``["JPEG", "camera raw"]``.
+
+        Pictures of other kinds count as missing at the next scan; their labels and decisions stay.
+        """
+        preferences.set_file_types(self.store, names)
+
+    def set_sources(self, kinds: Iterable[str]) -> None:
+        """Set the kinds of files that tags are read from; none is what the next scan finds."""
+        preferences.set_sources(self.store, kinds)
+
+    def set_precision(self, precision: float | None) -> None:
+        """Set the precision that is wanted of preselected pictures; None is the default."""
+        preferences.set_precision(self.store, precision)
+
     # Pictures
 
     def scan(
@@ -176,7 +213,7 @@ class Library:
         return queries.numbers(self.store, paths)
 
     def pictures(
-        self, *, limit: int = 100, after: int = 0, **choice: Unpack[PictureFilter]
+        self, *, limit: int = 100, after: int = 0, **choice: Unpack[PictureQuery]
     ) -> list[int]:
         """Return the numbers of pictures that match all conditions, a page at a time.
 
@@ -193,8 +230,14 @@ class Library:
         state : {"tagged", "untagged", "suggested", "missing", "complete", "decided"}, optional
         folder : path-like, optional
             Pictures in this folder or its subfolders.
-        text : str, optional
-            Part of a path or of a tag.
+        camera, lens : str, optional
+            Pictures that were taken with it, by their EXIF.
+        date : str, optional
+            Pictures that were taken then: "2023", "2023-05", "2023-05-17", "2022..2023-05".
+        area : (south, west, north, east), optional
+            Pictures that were taken between these degrees.
+        query : str, optional
+            A query as for :meth:`search`, whose words are in tags, paths or EXIF.
         """
         return queries.pictures(self.store, limit, after, choice)
 
@@ -203,38 +246,68 @@ class Library:
         return tag_table.is_tag(self.store, name)
 
     def search(
-        self, query: str, *, limit: int = 100, **choice: Unpack[PictureFilter]
+        self,
+        query: str = "",
+        *,
+        order: str | None = None,
+        like: PictureRef | None = None,
+        limit: int = 100,
+        ranked: int = 1_000,
+        **choice: Unpack[PictureFilter],
     ) -> SearchResult:
-        """Search pictures by words in any of sixteen languages, the best first.
+        """Search pictures by words in any of sixteen languages, by conditions, or by likeness.
 
-        Pictures whose tags or paths have all words come first. Then all others follow, ranked by
-        how much they look like what the words name, if the library has vectors of the default
-        network.
+        Pictures whose tags, paths or EXIF have all words come first. Then others within the
+        conditions follow, ranked by how much they look like what the words name, if the library
+        has vectors of the default network.
 
         Parameters
         ----------
         query : str
-            One or more words, such as "boats at sunset".
+            Words, such as "boats at sunset"; "boat or ship", "boat without people", "boat -people",
+            a phrase in quotes, which must be in a tag or a path, and the fields ``tag:``,
+            ``name:``, ``folder:``, ``camera:``, ``lens:``, ``date:`` and ``is:``.
+        order : {"best", "added", "newest", "oldest", "name", "probability", "likeness"}, optional
+            By default "likeness" if ``like`` is given, else "best" if there are words, else
+            "added". "probability" is that of the most probable suggestion of a picture.
+        like : int or path-like, optional
+            A picture of the library that the others are compared with.
         limit : int
             Number of pictures.
+        ranked : int
+            Of these, largest number that only look like the words.
         **choice
             Conditions as for :meth:`pictures`.
         """
         from prototag.library import search
 
-        return search.search(self.trainer.general, query, limit, choice)
+        number = None if like is None else self._number(like)
+        wanted = search.Search(query, order, number, limit, ranked)
+        return search.search(self.trainer.general, wanted, choice)
+
+    def saved_searches(self) -> dict[str, str]:
+        """Return the addresses of saved searches by their names."""
+        return saved_searches.searches(self.store)
+
+    def save_search(self, name: str, address: str) -> None:
+        """Save a search of the page, or replace that of the same name."""
+        saved_searches.save(self.store, name, address)
+
+    def delete_search(self, name: str) -> None:
+        """Delete a saved search."""
+        saved_searches.delete(self.store, name)
 
     def pictures_named(self, file_name: str) -> list[int]:
         """Return the numbers of pictures with a file of this name, whatever its folder."""
         return queries.named(self.store, file_name)
 
-    def count(self, **choice: Unpack[PictureFilter]) -> int:
+    def count(self, **choice: Unpack[PictureQuery]) -> int:
         """Return how many pictures :meth:`pictures` returns on all pages."""
         return queries.count(self.store, choice)
 
-    def facets(self) -> Facets:
-        """Return tags, folders and states with their numbers of pictures."""
-        return queries.facets(self.store)
+    def facets(self, **choice: Unpack[PictureQuery]) -> Facets:
+        """Count the pictures within a filter by tag, folder, state, camera, lens, month, place."""
+        return count_facets(self.store, choice)
 
     def thumbnail(self, number: int) -> bytes | None:
         """Return a WebP of a picture, at most 256 pixels wide and high; None before its scan."""
@@ -397,9 +470,12 @@ class Library:
         """Rename a tag; if the new name is a tag already, merge the two."""
         tag_table.rename(self.store, old, new)
 
-    def hide(self, tag: str, hidden: bool = True) -> None:
-        """Never suggest a tag, or suggest it again."""
-        tag_table.hide(self.store, tag, hidden)
+    def hide(self, tag: str, hidden: bool = True, *, new: bool = False) -> None:
+        """Never suggest a tag, or suggest it again; with ``new`` the tag may be new.
+
+        Hiding a new tag keeps a word of the general vocabulary from being suggested.
+        """
+        tag_table.hide(self.store, tag, hidden, new)
 
     # Files
 
@@ -416,11 +492,64 @@ class Library:
     ) -> SyncReport:
         """Read changed tags from files, and write accepted tags to sidecars.
 
-        A second sync changes nothing. Pictures are never written to. ``plan`` is a result of
-        :meth:`plan_sync`, by default of now. ``stop`` is called before each sidecar and ends the
-        sync early by returning True; the next sync resumes.
+        A second sync changes nothing. Tags are written to sidecars, or into JPEG files if
+        :meth:`set_write_places` was told so. ``plan`` is a result of :meth:`plan_sync`, by default
+        of now. ``stop`` is called before each file and ends the sync early by returning True; the
+        next sync resumes. ``write`` of the result is the number for :meth:`undo_write`.
         """
         return syncing.sync(self.store, plan, progress or self.progress, stop)
+
+    def writes(self) -> list[WriteView]:
+        """Return the last writes of :meth:`sync`, the latest first."""
+        return file_writes.writes(self.store)
+
+    def undo_write(
+        self,
+        number: int,
+        *,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> UndoneWrite:
+        """Restore all files of a write exactly as they were before.
+
+        Files that changed since are left as they are, and reported. Decisions stay: the next sync
+        would write their tags again.
+
+        Raises
+        ------
+        InputError
+            There is no such write.
+        ConflictError
+            All its files are restored already.
+        """
+        return syncing.undo_write(self.store, number, progress or self.progress, stop)
+
+    @property
+    def write_places(self) -> WritePlaces:
+        """Where :meth:`sync` writes tags, by kind of file."""
+        return write_places.write_places(self.store)
+
+    def set_write_places(
+        self,
+        *,
+        jpeg: str | None = None,
+        raw: str | None = None,
+        other: str | None = None,
+        iptc: bool | None = None,
+    ) -> WritePlaces:
+        """Choose where :meth:`sync` writes tags, by kind of file.
+
+        Parameters
+        ----------
+        jpeg : {"sidecar", "file", "nowhere"}, optional
+            Lightroom and Bridge read the tags of JPEG files only inside the file.
+        raw, other : {"sidecar", "nowhere"}, optional
+            Raw files, and pictures of other formats.
+        iptc : bool, optional
+            Write IPTC keywords also into JPEG files that have none; existing ones are always kept
+            in step with XMP.
+        """
+        return write_places.set_write_places(self.store, jpeg=jpeg, raw=raw, other=other, iptc=iptc)
 
     # Exchange
 
@@ -570,9 +699,7 @@ class Library:
 
     def set_language(self, language: str | None) -> None:
         """Set the language of general words, such as "de"; None is that of browser or system."""
-        if language is not None:
-            check_language(language)
-        self.store.set_setting("language", language or "")
+        preferences.set_language(self.store, language)
 
     def general_words(self, language: str | None = None) -> list[GeneralWord]:
         """Return the words of the general vocabulary that are suggested, without any label.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from prototag.images.exif import Capture
 from prototag.metadata.sidecar import Change
 
 # verdicts on a pair of picture and tag
@@ -64,10 +65,10 @@ class GeneralWord(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """Pictures that were searched by words, the best first."""
+    """Pictures that a search has found, in its order."""
 
     pictures: list[int]
-    n_matches: int  # of these, the first, whose tags or paths have the words
+    n_matches: int  # that meet all conditions; the others only look like the words
 
 
 class ReviewCell(NamedTuple):
@@ -128,6 +129,7 @@ class PictureView:
     suggestions: list[Suggestion]  # the most probable first
     complete: bool  # whether it lacks all other tags
     missing: bool  # whether none of its files exists any more
+    capture: Capture  # when, with what and where it was taken
 
 
 class Reason(NamedTuple):
@@ -205,7 +207,7 @@ class SyncPlan:
     incoming: list[Incoming] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)  # removed from the files
     restored: list[tuple[int, str]] = field(default_factory=list)  # and added there again since
-    outgoing: list[Change] = field(default_factory=list)  # sidecars to write
+    outgoing: list[Change] = field(default_factory=list)  # sidecars and pictures to write
     kept: list[tuple[int, str]] = field(default_factory=list)  # in files, but rejected here
     problems: list[str] = field(default_factory=list)
     scan: Any = field(default=None, repr=False, compare=False)  # ScanResult of the plan
@@ -221,8 +223,9 @@ class SyncReport:
     incoming: int = 0  # pictures whose tags in files have changed
     rejected: int = 0  # tags that were removed from the files
     restored: int = 0
-    written: int = 0  # sidecars
+    written: int = 0  # sidecars and pictures
     added: int = 0  # tags in them
     removed: int = 0
-    left: int = 0  # sidecars that were not written, because the sync was stopped
+    left: int = 0  # files that were not written, because the sync was stopped
+    write: int | None = None  # number of the write, for undoing it; None if nothing was written
     problems: list[str] = field(default_factory=list)

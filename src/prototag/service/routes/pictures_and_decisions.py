@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,15 @@ from starlette.responses import Response
 
 from prototag.errors import ConflictError
 from prototag.knowledge.general import preferred_language
+from prototag.library.filters import MAX_TAGS, STATES
 from prototag.library.ingest import THUMBNAIL_PIXELS
 from prototag.library.large_thumbnails import SIDES
-from prototag.library.queries import MAX_TAGS
+from prototag.library.query_language import MAX_LENGTH
 from prototag.library.types import BatchChange
 from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
-from prototag.service.problem_details import Problem, not_found
+from prototag.service.problem_details import Problem, bad_request, not_found
 from prototag.service.routes.operation import Call, Operation, Param
 
-STATES = ("tagged", "untagged", "suggested", "missing", "complete", "decided")
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
 THUMBNAIL_SIDE = {"enum": [THUMBNAIL_PIXELS, *SIDES], "type": "integer"}
@@ -36,6 +37,7 @@ CACHE_HEADERS = {"Cache-Control": "private, max-age=86400"}  # a number keeps it
 LIBRARY = Param(
     "library", TEXT, "Key of the library in the browser's cache; ignored by the service."
 )
+_AREA = re.compile(r"(-?\d{1,3}(?:\.\d{1,8})?)" + 3 * r",(-?\d{1,3}(?:\.\d{1,8})?)", re.ASCII)
 MAX_FILTER_TAGS = MAX_TAGS // 2  # half of the library's limit for each of the two filters
 FILTERS = (
     Param("tag", NAME, "Pictures that have this tag; may be repeated.", max_count=MAX_FILTER_TAGS),
@@ -44,7 +46,24 @@ FILTERS = (
     ),
     Param("state", {"enum": list(STATES)}, "Pictures in this state."),
     Param("folder", TEXT, "Pictures below this folder."),
-    Param("text", TEXT, "Pictures whose name or tags contain this text."),
+    Param("camera", NAME, "Pictures that were taken with this camera."),
+    Param("lens", NAME, "Pictures that were taken with this lens."),
+    Param(
+        "date",
+        {"type": "string", "minLength": 1, "maxLength": 40},
+        "Pictures that were taken then: 2023, 2023-05, 2023-05-17, or a range: 2022..2023-05.",
+    ),
+    Param(
+        "area",
+        {"type": "string", "maxLength": 60},
+        "Pictures that were taken between these degrees: south,west,north,east.",
+    ),
+)
+QUERY = Param(
+    "query",
+    {"type": "string", "maxLength": MAX_LENGTH},
+    'Words in any language, "or", "without" or -, quotes, and the fields tag:, name:, folder:, '
+    "camera:, lens:, date: and is:.",
 )
 
 
@@ -61,13 +80,19 @@ def language_of(call: Call) -> str | None:
 def filters(query: dict[str, Any]) -> dict[str, Any]:
     """Return the filters of a query as arguments of the library."""
     filters = {"tags": query.get("tag", ()), "without": query.get("without", ())}
-    return filters | {name: query[name] for name in ("state", "folder", "text") if name in query}
+    if "area" in query:
+        match = _AREA.fullmatch(query["area"])
+        if match is None:
+            raise bad_request("area: give four degrees, as in 59,10,60,11: south,west,north,east.")
+        filters["area"] = tuple(map(float, match.groups()))
+    names = ("state", "folder", "camera", "lens", "date")
+    return filters | {name: query[name] for name in names if name in query}
 
 
 async def pictures(call: Call) -> Any:
     query = dict(call.query)
     library = call.service.library
-    chosen = filters(query)
+    chosen = {**filters(query), "query": query.get("query")}
     limit = query.get("limit", 100)
     after = query.get("after", 0)
     numbers = await call.in_thread(library.pictures, **chosen, limit=limit, after=after)
@@ -97,7 +122,8 @@ async def picture_list(call: Call) -> Any:
 
 
 async def facets(call: Call) -> Any:
-    return await call.in_thread(call.service.library.facets)
+    chosen = {**filters(call.query), "query": call.query.get("query")}
+    return await call.in_thread(call.service.library.facets, **chosen)
 
 
 async def thumbnail(call: Call) -> Any:
@@ -214,7 +240,10 @@ async def rename(call: Call) -> Any:
 
 
 async def hide(call: Call) -> Any:
-    await call.in_thread(call.service.library.hide, call.body["tag"], call.body.get("hidden", True))
+    body = call.body
+    hidden = body.get("hidden", True)
+    library = call.service.library
+    await call.in_thread(library.hide, body["tag"], hidden, new=body.get("new", False))
     return {}
 
 
@@ -236,6 +265,7 @@ OPERATIONS = (
         "Pictures",
         query=(
             *FILTERS,
+            QUERY,
             Param("limit", LIMIT, "Largest number of pictures; 100 if not given."),
             Param("after", INTEGER_ID, "Continue after this picture."),
         ),
@@ -296,9 +326,10 @@ OPERATIONS = (
         "GET",
         "/facets",
         "facets",
-        "Count the pictures of each tag, folder and state.",
+        "Count the matching pictures by tag, folder, state, camera, lens, month and place.",
         facets,
         "Facets",
+        query=(*FILTERS, QUERY),
     ),
     Operation(
         "POST",

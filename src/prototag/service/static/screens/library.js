@@ -1,6 +1,9 @@
 // The library: search, facets and a virtual grid; select pictures and tag or untag them together.
 
 import { get } from "../api.js";
+import { captureWords, filtersOf, isFiltered, removable, requestOf } from "../filters.js";
+import { searchBar } from "../search_bar.js";
+import { fillTimeline } from "../timeline.js";
 import { button, count, h, readable } from "../dom.js";
 import { go } from "../app.js";
 import { showError, showMessage } from "../toast.js";
@@ -18,16 +21,18 @@ import { jobEvents } from "../job_progress.js";
 import { measurePaint } from "../perf.js";
 import * as keys from "../keyboard.js";
 
-const MAX_FOUND = 1000; // pictures of a search, a limit of the service
-const MAX_QUERY = 200; // characters, another one
+const MAX_PICTURES = 1_000_000; // of a search, a limit of the service
 let last = null; // cursor at the last opened picture, for returning to it
 
 export async function open(main, { params }) {
   const mark = params.get("mark"); // new tag for which pictures are selected
   let grid = null;
-  const chosen = { tag: params.getAll("tag"), state: params.get("state"), folder: params.get("folder"), text: params.get("text") };
-  const search = h("input", { type: "search", placeholder: "Search by words", "aria-label": "Search names, tags and what pictures show", value: chosen.text ?? "" });
-  const found = h("p", { class: "muted found", "aria-live": "polite" });
+  const chosen = filtersOf(params);
+  let counts = null; // facets within the filter
+  const bar = searchBar(chosen, { choose, leave: () => grid.move(grid.cursor), facets: () => counts });
+  const search = bar.input;
+  const timeline = h("div", { class: "timeline", hidden: true });
+  const found = h("p", { class: "muted found", "aria-live": "polite" }, "Searching…");
   const filters = h("div", { class: "filters" });
   const side = h("div", { class: "side-lists" });
   const scroller = h("div", { class: "scroller" });
@@ -45,9 +50,9 @@ export async function open(main, { params }) {
   main.classList.add("fixed");
   main.append(h("div", { class: "library" },
     h("details", { class: "side", open: matchMedia("(min-width: 60rem)").matches }, h("summary", {}, "Filters"), side),
-    h("div", { class: "content" },
+    h("div", { class: "content" }, h("h1", { class: "unseen" }, "Library"),
       mark === null ? null : h("p", { class: "notice" }, `New tag: select a few pictures for “${readable(mark)}” with the space bar, then press Enter. Start with about five.`),
-      h("div", { class: "tools" }, search, found, filters, size.slider), scroller, caption, tagging)));
+      h("div", { class: "tools" }, bar.field, bar.order, bar.save, found, filters, size.slider), timeline, scroller, caption, tagging)));
 
   let numbers = [];
   const selected = new Set();
@@ -95,35 +100,35 @@ export async function open(main, { params }) {
   // -- searching -------------------------------------------------------------------------------------
 
   async function load() {
-    const asked = { ...chosen };
-    let words = "";
-    if (chosen.text) {
-      const { text, ...others } = asked;
-      const { pictures, n_matches: matches } = await get("/search", { query: text.slice(0, MAX_QUERY), limit: MAX_FOUND, ...others });
-      numbers = pictures;
-      words = pictures.length > matches ? ` ${count(matches, "match", "matches")}, then pictures that look like it` : "";
-    } else {
-      ({ pictures: numbers } = await get("/picture-numbers", asked));
-    }
+    const { pictures, n_matches: matches } = await get("/search", { limit: MAX_PICTURES, ...requestOf(chosen) });
+    numbers = pictures;
     grid.set(numbers);
-    found.textContent = words ? words.trim() : count(numbers.length, "picture");
-    const removable = [...chosen.tag.map((tag) => [readable(tag), { tag: chosen.tag.filter((other) => other !== tag) }]), chosen.state && [chosen.state, { state: null }], chosen.folder && [chosen.folder.split("/").pop(), { folder: null }]];
-    filters.replaceChildren(...removable.filter(Boolean).map(([name, without]) => h("button", { type: "button", class: "filter", "aria-label": `Remove the filter ${name}`, onclick: () => choose(without) }, name, " ✕")));
+    const looks = pictures.length - matches;
+    found.textContent = looks ? `${count(matches, "match", "matches")}, then ${looks.toLocaleString("en")} that look like it` : count(matches, "picture");
+    filters.replaceChildren(...removable(chosen).map(([name, without]) => h("button", { type: "button", class: "filter", "aria-label": `Remove the filter ${name}`, onclick: () => choose(without) }, name, " ✕")));
+    scroller.classList.toggle("empty", !numbers.length);
+    scroller.dataset.empty = isFiltered(chosen) ? "No picture matches. Remove a filter, or search by other words." : "No pictures yet.";
     measurePaint("library");
   }
-  function choose(changes) {
+  async function showFacets() {
+    counts = await fillFacets(side, chosen, choose);
+    fillTimeline(timeline, counts, chosen, choose);
+  }
+  /** Apply changed filters, or the address of a saved search. */
+  function choose(changes, address) {
+    if (address !== undefined) return go(`/library?${address}`);
     const asked = new URLSearchParams();
     for (const [name, value] of Object.entries({ ...chosen, text: search.value.trim(), mark, ...changes })) {
       for (const one of Array.isArray(value) ? value : [value]) if (one) asked.append(name, one);
     }
-    go(`/library${asked.size ? `?${asked}` : ""}`, { replace: true });
+    return go(`/library${asked.size ? `?${asked}` : ""}`, { replace: true });
   }
   async function describe(place) {
     const number = numbers[place];
     const one = await view(number);
     if (numbers[grid.cursor] !== number) return;
     const name = (one.files[0] ?? "").split(/[/\\]/).pop();
-    caption.textContent = `${name}: ${one.tags.map(readable).join(", ") || "no tags"}`;
+    caption.textContent = [`${name}: ${one.tags.map(readable).join(", ") || "no tags"}`, ...captureWords(one.capture)].join(" · ");
   }
 
   // -- selecting ------------------------------------------------------------------------------------
@@ -174,7 +179,7 @@ export async function open(main, { params }) {
       return go(`/review?tag=${encodeURIComponent(mark)}`);
     }
     input.value = "";
-    done.then(() => { describe(grid.cursor); fillFacets(side, chosen, choose); }).catch(showError);
+    done.then(() => { describe(grid.cursor); return showFacets(); }).catch(showError);
   }
   function openAt(place) {
     if (!numbers.length) return;
@@ -188,7 +193,6 @@ export async function open(main, { params }) {
     if (!numbers.length || viewer) return;
     const compared = selected.size > 1 && selected.size <= 4 && selected.has(numbers[place]) ? numbers.filter((number) => selected.has(number)) : null;
     const shown = compared ?? numbers;
-    performance.mark("key");
     viewer = openViewer(main, {
       count: () => shown.length,
       at: shown.indexOf(numbers[place]),
@@ -213,13 +217,6 @@ export async function open(main, { params }) {
   const step = (by, range) => { const to = grid.cursor + by; if (to >= 0 && to < numbers.length) grid.move(to, { range }); };
   const steps = { ArrowLeft: () => -1, ArrowRight: () => 1, ArrowUp: () => -grid.columns, ArrowDown: () => grid.columns };
   const arrows = Object.keys(steps);
-  search.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") choose({});
-    else if (event.key === "Escape") { search.value = ""; if (chosen.text) choose({}); else grid.move(grid.cursor); }
-    else if (event.key === "ArrowDown") grid.move(grid.cursor);
-    else return;
-    event.preventDefault();
-  });
   input.addEventListener("keydown", (event) => { if (event.key === "Escape") grid.move(grid.cursor); });
   keys.use("Library", [
     { keys: arrows, repeats: true, words: "Move", run: ({ key }) => step(steps[key]()) },
@@ -235,16 +232,17 @@ export async function open(main, { params }) {
     { keys: ["o"], words: "Open large, or compare the selected pictures", run: () => openLarge() },
     ...size.bindings,
     { keys: ["/"], words: "Search", run: () => search.focus() },
+    { keys: ["m"], words: "More like this picture", run: () => void (numbers.length && choose({ like: numbers[grid.cursor], text: null, order: null })) },
     { keys: ["Escape"], words: "Clear the selection", run: () => clear() },
   ]);
 
   const onJob = ({ detail }) => { if (detail.kind === "scan" && !selected.size) soon(); };
   let waiting = null;
-  const soon = () => { waiting ??= setTimeout(() => { waiting = null; load().catch(showError); fillFacets(side, chosen, choose).catch(() => {}); }, 2000); };
+  const soon = () => { waiting ??= setTimeout(() => { waiting = null; load().catch(showError); showFacets().catch(() => {}); }, 2000); };
   jobEvents.addEventListener("job", onJob);
   size.start();
   await load();
-  fillFacets(side, chosen, choose).catch(showError);
+  showFacets().catch(showError);
   if (numbers.length) grid.move(last?.at === location.search ? last.place : 0);
   return () => { jobEvents.removeEventListener("job", onJob); clearTimeout(waiting); stopDragging(); grid.close(); };
 }

@@ -10,14 +10,16 @@ import { measurePaint } from "../perf.js";
 import { reasons } from "../explanation.js";
 import { fetchLarge, large, invalidate, view } from "../picture_prefetch.js";
 import { currentRow, setRow } from "../navigation.js";
+import { captureWords } from "../filters.js";
 import { Zoom, zoomGestures } from "../zoom.js";
+import { isRunning } from "../job_progress.js";
 import * as keys from "../keyboard.js";
 
 const PAUSE_MS = 120; // before large pictures are fetched, so that fast stepping skips them
 
 export async function open(main, { number }) {
   if (!currentRow().pictures.includes(number)) {
-    const { pictures } = await get("/picture-numbers");
+    const { pictures } = await get("/search", { limit: 1_000_000 });
     setRow(pictures, "/library", "Library");
   }
   const { pictures, back, title } = currentRow();
@@ -31,6 +33,7 @@ export async function open(main, { number }) {
   const stage = h("div", { class: "stage frame" });
   const name = h("h1", {});
   const folder = h("p", { class: "muted folder" });
+  const capture = h("p", { class: "muted folder" });
   const own = h("ul", { class: "chips", "aria-label": "Tags" });
   const suggested = h("ul", { class: "suggestions", "aria-label": "Suggested tags" });
   const rejected = h("ul", { class: "chips", "aria-label": "Rejected tags" });
@@ -46,14 +49,14 @@ export async function open(main, { number }) {
       h("div", { class: "around" }, button("←", "", () => step(-1), { "aria-label": "Previous picture" }),
         h("span", { class: "place" }), button("100%", "f", toggleZoom), button("→", "", () => step(1), { "aria-label": "Next picture" }))),
     h("aside", { class: "panel" },
-      h("a", { href: back, class: "up" }, `← ${title}`), name, folder,
+      h("a", { href: back, class: "up" }, `← ${title}`), name, folder, capture,
       h("h2", {}, "Suggested"), suggested,
       h("h2", {}, "Tags"), own,
       h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); add(); } }, tagField(input), h("button", { type: "submit" }, "Add")),
       h("p", { class: "whole" }, whole, h("label", { for: "whole" }, " Complete: no other tag applies ", h("kbd", { "aria-hidden": "true" }, "c"))),
       h("details", {}, h("summary", {}, "Rejected"), rejected),
       h("section", { class: "why-room" }, whyTitle, whyRoom),
-      h("section", {}, h("h2", {}, "Similar"), likeRoom))));
+      h("section", {}, h("h2", {}, "Similar"), likeRoom, button("More like this", "m", () => go(`/library?like=${number}`))))));
 
   // -- showing -------------------------------------------------------------------------------------
 
@@ -119,13 +122,14 @@ export async function open(main, { number }) {
     const path = (found.files[0] ?? "").split(/[/\\]/);
     name.textContent = path.pop() || `Picture ${number}`;
     folder.textContent = path.slice(-2).join(" / ");
+    capture.textContent = captureWords(found.capture).join(" · ");
     find("img", stage).alt = name.textContent;
     whyTitle.hidden = true;
     whyRoom.replaceChildren();
     draw();
   }
   function draw() {
-    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing("No suggestions.")]));
+    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing(one.complete ? "None: the picture is complete." : isRunning("learn") ? "None yet: training is running." : "None that are probable enough.")]));
     const shown = new Set(one.rows.map((row) => row.tag));
     const mine = one.tags.filter((tag) => !shown.has(tag));
     own.replaceChildren(...mine.map(chip), ...(mine.length ? [] : [nothing("None yet.")]));
@@ -244,6 +248,7 @@ export async function open(main, { number }) {
     { keys: ["-"], repeats: true, run: () => { zoom.step(stage, -1); showZoom(); } },
     { keys: ["e"], words: "Explain the suggestion", run: () => void why() },
     { keys: ["t", "/"], words: "Add a tag", run: () => input.focus() },
+    { keys: ["m"], words: "More like this picture", run: () => void go(`/library?like=${number}`) },
     { keys: ["c"], words: "Complete: no other tag applies", run: () => setComplete(!one.complete) },
     { keys: ["Escape"], words: `Back to ${title}`, run: () => void go(back) },
   ]);
