@@ -470,6 +470,8 @@ class ReviewBatch(TypedDict):
     """Whether cells are ranked by the name of the tag, because no picture has it."""
     prefetch: list[int]
     """Pictures that are likely in the next batch."""
+    up_to_date: bool
+    """Whether all decisions until now affect the order."""
 
 
 class ReviewBatchCell(TypedDict):
@@ -522,6 +524,34 @@ class SavedSearch(TypedDict):
     """Query of the page's address, such as text=dog&state=untagged."""
 
 
+class Settings(TypedDict):
+    """Object ``settings`` of the API."""
+
+    file_types: list[str]
+    """Kinds of files that are scanned."""
+    all_file_types: list[str]
+    sources: list[str]
+    """Kinds of files that tags are read from; empty for those that are found."""
+    all_sources: list[str]
+    precision: float | None
+    """Precision that is wanted of preselected pictures; null for the default."""
+    language: str | None
+    """Of general words; null for the browser's."""
+    all_languages: list[str]
+    write_places: WritePlaces
+
+
+class WritePlaces(TypedDict):
+    """Object ``write places`` of the API."""
+
+    jpeg: NotRequired[Literal["sidecar", "file", "nowhere"]]
+    raw: NotRequired[Literal["sidecar", "nowhere"]]
+    other: NotRequired[Literal["sidecar", "nowhere"]]
+    iptc: NotRequired[bool]
+    """Whether JPEG files without IPTC keywords get them, too; existing ones are always kept
+    in step."""
+
+
 class Job(TypedDict):
     """Object ``job`` of the API."""
 
@@ -551,6 +581,26 @@ class Models(TypedDict):
     """Object ``models`` of the API."""
 
     models: list[Model]
+
+
+class Writes(TypedDict):
+    """Object ``writes`` of the API."""
+
+    writes: list[WritesWrite]
+
+
+class WritesWrite(TypedDict):
+    """Object ``writes write`` of the API."""
+
+    number: int
+    written_at: float
+    """Seconds since 1970."""
+    files: int
+    added: int
+    """Tags that were added to the files."""
+    removed: int
+    undone: bool
+    """Whether all files were restored."""
 
 
 class Jobs(TypedDict):
@@ -1019,9 +1069,9 @@ class Client:
         """Rename a tag, or merge it with another one."""
         self._read("POST", "/tags/rename", body={"old": old, "new": new})
 
-    def hide(self, tag: str, *, hidden: bool | None = None) -> None:
+    def hide(self, tag: str, *, hidden: bool | None = None, new: bool | None = None) -> None:
         """Hide a tag, so that it is never suggested, or show it again."""
-        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden})
+        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden, "new": new})
 
     def suggestions(
         self,
@@ -1081,6 +1131,7 @@ class Client:
     def review_batch(
         self,
         *,
+        up_to_date: bool | None = None,
         tag: str | None = None,
         queue: Literal["most_informative", "likely_missing", "likely_wrong", "general_words"]
         | None = None,
@@ -1093,6 +1144,8 @@ class Client:
 
         Parameters
         ----------
+        up_to_date
+            Wait until all decisions affect the order.
         queue
             Pictures of all tags: the most informative suggestions, likely missing tags,
             likely wrong ones, or words of the general vocabulary.
@@ -1102,7 +1155,14 @@ class Client:
         answer: ReviewBatch = self._json(
             "POST",
             "/review-batch",
-            body={"tag": tag, "queue": queue, "uncertain": uncertain, "limit": limit, "skip": skip},
+            body={
+                "up_to_date": up_to_date,
+                "tag": tag,
+                "queue": queue,
+                "uncertain": uncertain,
+                "limit": limit,
+                "skip": skip,
+            },
         )
         return answer
 
@@ -1213,6 +1273,42 @@ class Client:
         answer: Searches = self._json("POST", "/searches/delete", body={"name": name})
         return answer
 
+    def settings(self) -> Settings:
+        """Return the settings of the library, and what they may be."""
+        answer: Settings = self._json("GET", "/settings")
+        return answer
+
+    def change_settings(
+        self,
+        *,
+        file_types: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        precision: float | None = None,
+        language: str | None = None,
+        write_places: WritePlaces | None = None,
+    ) -> Settings:
+        """Change settings of the library. File types and sources apply from the next scan on.
+
+        Parameters
+        ----------
+        precision
+            0 is the default.
+        language
+            Empty is that of the browser.
+        """
+        answer: Settings = self._json(
+            "POST",
+            "/settings",
+            body={
+                "file_types": file_types,
+                "sources": sources,
+                "precision": precision,
+                "language": language,
+                "write_places": write_places,
+            },
+        )
+        return answer
+
     def scan(self) -> Job:
         """Scan the folders for new and changed pictures."""
         answer: Job = self._json("POST", "/scan", body={})
@@ -1247,6 +1343,22 @@ class Client:
     def sync(self, plan: str) -> Job:
         """Carry out a sync plan."""
         answer: Job = self._json("POST", "/sync", body={"plan": plan})
+        return answer
+
+    def writes(self) -> Writes:
+        """List the last writes of tags to files, the latest first."""
+        answer: Writes = self._json("GET", "/writes")
+        return answer
+
+    def undo_write(self, number: int) -> Job:
+        """Restore all files of a write exactly as they were; files that changed since stay.
+
+        Parameters
+        ----------
+        number
+            Number of the write.
+        """
+        answer: Job = self._json("POST", "/writes/undo", body={"number": number})
         return answer
 
     def jobs(self) -> Jobs:

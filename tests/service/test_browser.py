@@ -30,6 +30,7 @@ SCREENS = (
     "/picture/3",
     "/library",
     "/training",
+    "/settings",
 )
 
 
@@ -520,6 +521,50 @@ def test_pictures_are_chosen_in_the_library_as_everywhere(page, address):
     assert "2 of" in viewer.locator(".place").inner_text()
     press(page, "Escape")
     sync_api.expect(cells.nth(1)).to_be_focused()
+
+
+def test_settings_are_kept_and_followed(page, address):
+    page.goto("/settings")
+    page.get_by_label("Theme").select_option("dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+    page.reload()
+    assert page.evaluate(ground) == dark
+    page.get_by_label("Theme").select_option("light")
+    assert page.evaluate(ground) != dark
+    page.get_by_label("Precision of preselected pictures").select_option("0.95")
+    page.get_by_text("Saved.").first.wait_for()
+    assert ask(address, "/settings")["precision"] == 0.95
+    page.get_by_label("Precision of preselected pictures").select_option("")
+    page.get_by_label("PNG").uncheck()
+    page.get_by_text("from the next scan on").first.wait_for()
+    assert "PNG" not in ask(address, "/settings")["file_types"]
+    page.get_by_label("PNG").check()
+    page.get_by_label("Word that is never suggested").fill("nonsense")
+    press(page, "Enter")
+    page.get_by_role("button", name="Suggest nonsense again").wait_for()
+    assert [one["name"] for one in ask(address, "/tags")["tags"] if one["hidden"]] == ["nonsense"]
+    page.get_by_role("button", name="Suggest nonsense again").click()
+    page.get_by_text("Every tag can be suggested").wait_for()
+    assert ask(address, "/settings")["precision"] is None
+
+
+def test_a_fast_person_is_told_what_the_order_lacks(page):
+    small_batches(page)
+    page.goto("/review?tag=striped")
+    seen(page)
+    ranking = page.locator(".ranking")
+    assert ranking.is_hidden()
+    page.wait_for_timeout(1500)  # the next batch is fetched ahead
+    press(page, "[", "[", "[", "[", "[", "[", "[", "]", "]")
+    picture = page.locator(".batch img").first.get_attribute("src")
+    press(page, "Enter")
+    sync_api.expect(page.locator(".batch img").first).not_to_have_attribute("src", picture)
+    if ranking.is_visible():  # it was fetched before the two pictures were accepted
+        assert "Ranked before your last" in ranking.inner_text()
+        press(page, "r")
+        sync_api.expect(ranking).to_be_hidden(timeout=20_000)
+    settle(page)
 
 
 def test_pictures_are_sharp_at_every_size(chromium, address):

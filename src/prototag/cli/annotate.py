@@ -108,7 +108,7 @@ def annotate(
         typer.Option(
             "--format",
             help="Write --output as a data set: COCO, FiftyOne's classification labels, or the "
-            "metadata.jsonl of Hugging Face's imagefolder.",
+            "metadata.jsonl or metadata.csv of Hugging Face's imagefolder.",
         ),
     ] = None,
     resume: Annotated[
@@ -283,8 +283,8 @@ def _check_dataset(
         raise typer.BadParameter(
             "--format is of a data set: give --output, and neither --json nor --csv."
         )
-    ending = ".jsonl" if form == "imagefolder" else ".json"
-    terminal.check_ending(output, f"data sets of {form}", (ending,), ending)
+    endings = (".jsonl", ".csv") if form == "imagefolder" else (".json",)
+    terminal.check_ending(output, f"data sets of {form}", endings, " or ".join(endings))
     check_folder(output, [path for path in paths if str(path) != "-"], form)
     return form
 

@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.features.vector_cache import VectorCache, default_path
-from prototag.knowledge.words import check_language
 from prototag.library import (
     decisions,
     exporter,
     ingest,
     learning_curves,
+    preferences,
     queries,
     saved_searches,
     tag_table,
+    write_places,
 )
 from prototag.library import sidecar_sync as syncing
+from prototag.library import writes as file_writes
 from prototag.library.database import Store
 from prototag.library.facets import Facets
 from prototag.library.facets import facets as count_facets
 from prototag.library.filters import PictureFilter, PictureQuery
 from prototag.library.large_thumbnails import FOLDER, LARGE_QUALITY, LargeThumbnails
+from prototag.library.preferences import Preferences
 from prototag.library.queries import PictureRef
 from prototag.library.types import (
     ACCEPTED,
@@ -52,6 +55,8 @@ from prototag.library.types import (
     TagView,
     TrainingReport,
 )
+from prototag.library.write_places import WritePlaces
+from prototag.library.writes import UndoneWrite, WriteView
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -151,6 +156,27 @@ class Library:
     def set_setting(self, name: str, value: str) -> None:
         """Store a text of another program in the library's file."""
         self.store.set_setting(name, value)
+
+    # Preferences
+
+    def preferences(self) -> Preferences:
+        """Return the preferences of the people who use the library."""
+        return preferences.read(self.store)
+
+    def set_file_types(self, names: Iterable[str]) -> None:
+        """Set the kinds of files that scans look for, such as ``["JPEG", "camera raw"]``.
+
+        Pictures of other kinds count as missing at the next scan; their labels and decisions stay.
+        """
+        preferences.set_file_types(self.store, names)
+
+    def set_sources(self, kinds: Iterable[str]) -> None:
+        """Set the kinds of files that tags are read from; none is what the next scan finds."""
+        preferences.set_sources(self.store, kinds)
+
+    def set_precision(self, precision: float | None) -> None:
+        """Set the precision that is wanted of preselected pictures; None is the default."""
+        preferences.set_precision(self.store, precision)
 
     # Pictures
 
@@ -444,9 +470,12 @@ class Library:
         """Rename a tag; if the new name is a tag already, merge the two."""
         tag_table.rename(self.store, old, new)
 
-    def hide(self, tag: str, hidden: bool = True) -> None:
-        """Never suggest a tag, or suggest it again."""
-        tag_table.hide(self.store, tag, hidden)
+    def hide(self, tag: str, hidden: bool = True, *, new: bool = False) -> None:
+        """Never suggest a tag, or suggest it again; with ``new`` the tag may be new.
+
+        Hiding a new tag keeps a word of the general vocabulary from being suggested.
+        """
+        tag_table.hide(self.store, tag, hidden, new)
 
     # Files
 
@@ -463,11 +492,64 @@ class Library:
     ) -> SyncReport:
         """Read changed tags from files, and write accepted tags to sidecars.
 
-        A second sync changes nothing. Pictures are never written to. ``plan`` is a result of
-        :meth:`plan_sync`, by default of now. ``stop`` is called before each sidecar and ends the
-        sync early by returning True; the next sync resumes.
+        A second sync changes nothing. Tags are written to sidecars, or into JPEG files if
+        :meth:`set_write_places` was told so. ``plan`` is a result of :meth:`plan_sync`, by default
+        of now. ``stop`` is called before each file and ends the sync early by returning True; the
+        next sync resumes. ``write`` of the result is the number for :meth:`undo_write`.
         """
         return syncing.sync(self.store, plan, progress or self.progress, stop)
+
+    def writes(self) -> list[WriteView]:
+        """Return the last writes of :meth:`sync`, the latest first."""
+        return file_writes.writes(self.store)
+
+    def undo_write(
+        self,
+        number: int,
+        *,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> UndoneWrite:
+        """Restore all files of a write exactly as they were before.
+
+        Files that changed since are left as they are, and reported. Decisions stay: the next sync
+        would write their tags again.
+
+        Raises
+        ------
+        InputError
+            There is no such write.
+        ConflictError
+            All its files are restored already.
+        """
+        return syncing.undo_write(self.store, number, progress or self.progress, stop)
+
+    @property
+    def write_places(self) -> WritePlaces:
+        """Where :meth:`sync` writes tags, by kind of file."""
+        return write_places.write_places(self.store)
+
+    def set_write_places(
+        self,
+        *,
+        jpeg: str | None = None,
+        raw: str | None = None,
+        other: str | None = None,
+        iptc: bool | None = None,
+    ) -> WritePlaces:
+        """Choose where :meth:`sync` writes tags, by kind of file.
+
+        Parameters
+        ----------
+        jpeg : {"sidecar", "file", "nowhere"}, optional
+            Lightroom and Bridge read the tags of JPEG files only inside the file.
+        raw, other : {"sidecar", "nowhere"}, optional
+            Raw files, and pictures of other formats.
+        iptc : bool, optional
+            Write IPTC keywords also into JPEG files that have none; existing ones are always kept
+            in step with XMP.
+        """
+        return write_places.set_write_places(self.store, jpeg=jpeg, raw=raw, other=other, iptc=iptc)
 
     # Exchange
 
@@ -617,9 +699,7 @@ class Library:
 
     def set_language(self, language: str | None) -> None:
         """Set the language of general words, such as "de"; None is that of browser or system."""
-        if language is not None:
-            check_language(language)
-        self.store.set_setting("language", language or "")
+        preferences.set_language(self.store, language)
 
     def general_words(self, language: str | None = None) -> list[GeneralWord]:
         """Return the words of the general vocabulary that are suggested, without any label.

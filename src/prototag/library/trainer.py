@@ -40,6 +40,7 @@ from prototag.library.cold_start import ColdStart, ColdStartEstimate
 from prototag.library.concept_index import ConceptIndex
 from prototag.library.database import Store
 from prototag.library.general_suggestions import GeneralSuggestions
+from prototag.library.learning_curves import LaterLabels
 from prototag.library.types import ModelView, Reason, Suggestion, TrainingReport
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.update import p_missing_label
@@ -181,6 +182,9 @@ class Trainer:
         if len(active.pictures) < len(active.known):  # the selection took long: store it
             others = active.pictures[len(data.pictures) :]
             model_versions.store_candidate_pool(self.store, number, max(active.known), others)
+        with self.store.write() as conn:
+            trained = [column for column, tag in enumerate(active.tags) if tag >= 0]
+            explanations.record_curves(conn, active, trained, LaterLabels(conn))
         with self._lock:
             self._active = active
             self.update()
@@ -345,6 +349,7 @@ class Trainer:
             if model_versions.current(self.store) != active.number:
                 return  # another process has replaced the model meanwhile
             existing = {row[0] for row in conn.execute("SELECT id FROM tags")}
+            later_labels = LaterLabels(conn)
             for column, row in applied.publish.items():
                 if row.tag not in existing:
                     continue  # merged with another tag meanwhile
@@ -356,6 +361,7 @@ class Trainer:
                 elif column in applied.updated:
                     points = explanations.operating_points_of(active, column)
                     explanations.write_operating_points(conn, points, [row.tag])
+                    explanations.record_curves(conn, active, [column], later_labels)
                 conn.execute(
                     "UPDATE tags SET suggested_changes = ? WHERE id = ?",
                     (row.label_changes, row.tag),

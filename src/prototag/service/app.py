@@ -27,6 +27,7 @@ from prototag.service.routes import (
     pages,
     pictures_and_decisions,
     review,
+    settings,
     suggestions,
     words,
 )
@@ -44,6 +45,7 @@ GROUPS: dict[str, tuple[Operation, ...]] = {
     "Suggestions": suggestions.OPERATIONS,
     "Review": review.OPERATIONS,
     "Search": words.OPERATIONS,
+    "Settings": settings.OPERATIONS,
     "Scan, training, sync": jobs.OPERATIONS,
     "Other programs": photoprism.OPERATIONS,
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parents[1]
 CLIENT = HERE.parent / "client.py"  # needs the standard library only, so that one file is enough
-SCREENS = ("/", "/review", "/picture/{number:int}", "/library", "/training")
+SCREENS = ("/", "/review", "/picture/{number:int}", "/library", "/training", "/settings")
 REVALIDATE = {"Cache-Control": "no-cache"}  # the browser keeps a file and checks its version
 
 
@@ -53,7 +53,10 @@ def colours() -> str:
     """Return the stylesheet of the common colours of pages and reports."""
     return (
         f":root{{color-scheme:light dark;{theme.variables(theme.LIGHT)}}}"
-        f"@media (prefers-color-scheme:dark){{:root{{{theme.variables(theme.DARK)}}}}}"
+        "@media (prefers-color-scheme:dark){:root:not([data-theme=light])"
+        f"{{{theme.variables(theme.DARK)}}}}}"
+        f":root[data-theme=dark]{{color-scheme:dark;{theme.variables(theme.DARK)}}}"
+        ":root[data-theme=light]{color-scheme:light}"
     )
 
 

@@ -240,7 +240,10 @@ async def rename(call: Call) -> Any:
 
 
 async def hide(call: Call) -> Any:
-    await call.in_thread(call.service.library.hide, call.body["tag"], call.body.get("hidden", True))
+    body = call.body
+    hidden = body.get("hidden", True)
+    library = call.service.library
+    await call.in_thread(library.hide, body["tag"], hidden, new=body.get("new", False))
     return {}
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 40  # the page shows 8 x 5 pictures
 MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
+MAX_REQUESTED_WAIT_S = 10.0  # if the request asks for an order by all decisions
 GENERAL_WORDS = "general_words"  # a queue that needs no model
 POLL_INTERVAL_S = 0.25  # between two checks for changed jobs
 
@@ -52,8 +53,10 @@ def _review_batch(
     queue = asked.get("queue")
     if (tag is None) == (queue is None):
         raise bad_request("give either a tag or a queue.")
+    is_up_to_date = True  # queues of all tags wait for the update
     if trainer is not None and tag is not None:
-        trainer.flush(MAX_UPDATE_WAIT_S)
+        is_asked = asked.get("up_to_date", False)
+        is_up_to_date = trainer.flush(MAX_REQUESTED_WAIT_S if is_asked else MAX_UPDATE_WAIT_S)
     batch = library.review_batch(
         tag,
         queue,
@@ -68,6 +71,7 @@ def _review_batch(
         "ranked_by_similarity": batch.is_ranked_only,
         "ranked_by_name": batch.is_ranked_by_name,
         "prefetch": batch.upcoming,
+        "up_to_date": is_up_to_date,
     }
 
 

@@ -12,6 +12,7 @@ import { fetchLarge, large, invalidate, view } from "../picture_prefetch.js";
 import { currentRow, setRow } from "../navigation.js";
 import { captureWords } from "../filters.js";
 import { Zoom, zoomGestures } from "../zoom.js";
+import { isRunning } from "../job_progress.js";
 import * as keys from "../keyboard.js";
 
 const PAUSE_MS = 120; // before large pictures are fetched, so that fast stepping skips them
@@ -128,7 +129,7 @@ export async function open(main, { number }) {
     draw();
   }
   function draw() {
-    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing("No suggestions.")]));
+    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing(one.complete ? "None: the picture is complete." : isRunning("learn") ? "None yet: training is running." : "None that are probable enough.")]));
     const shown = new Set(one.rows.map((row) => row.tag));
     const mine = one.tags.filter((tag) => !shown.has(tag));
     own.replaceChildren(...mine.map(chip), ...(mine.length ? [] : [nothing("None yet.")]));

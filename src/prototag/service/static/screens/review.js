@@ -16,6 +16,7 @@ import { fetchLarge } from "../picture_prefetch.js";
 import { openViewer } from "../viewer.js";
 import { countAbove, aboveThreshold, thresholdAt } from "../cutoff.js";
 import { setRow } from "../navigation.js";
+import { isRunning } from "../job_progress.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
@@ -25,7 +26,7 @@ const PREPARE_MS = 500; // pause after a decision before the next batch is fetch
 const REST_MS = 150; // pause of the cursor before its large picture is fetched
 const SEEN_MS = 300; // time on screen before a batch can be accepted, against held or repeated keys
 const QUEUES = {
-  most_informative: { title: "Most informative", words: "Suggestions of all tags whose answers improve the model most" },
+  most_informative: { title: "Most useful answers", words: "Suggestions of all tags whose answers improve the model most" },
   likely_missing: { title: "Likely missing", words: "Tags that your pictures may lack" },
   general_words: { title: "General words", words: "Words that ProtoTag knows without your tags: accepting one makes it your tag" },
   likely_wrong: { title: "Likely wrong", words: "Your tags that may be wrong: x removes one, a keeps it" },
@@ -52,6 +53,7 @@ export async function open(main, { params }) {
   const grid = h("ul", { class: "batch", role: "listbox", "aria-multiselectable": "true", "aria-label": `Pictures for ${tag === null ? QUEUES[queue].title : readable(tag)}` });
   const end = h("div", { class: "end muted", role: "status" }, "Loading…");
   const status = h("p", { class: "doing", "aria-live": "polite" });
+  const ranking = button("", "r", () => rankAgain(), { class: "ranking", hidden: true, title: "Rank the undecided pictures again, by all your answers" });
   const accept = button("Accept", "⏎", () => next(), { class: "main" });
   const size = sizeSlider("review", setCellWidth, () => elements[0]?.clientWidth ?? 160);
   const tools = h("div", { class: "actions-bar", role: "toolbar", "aria-label": "Decide" }, status,
@@ -62,7 +64,7 @@ export async function open(main, { params }) {
   main.append(
     h("div", { class: "batch-head" },
       h("a", { href: "/", class: "up", "aria-label": "Back to the tags" }, "←"),
-      h("h1", {}, tag === null ? QUEUES[queue].title : readable(tag)), facts, size.slider, tag === null ? null : orders(tag, uncertain)),
+      h("h1", {}, tag === null ? QUEUES[queue].title : readable(tag)), facts, ranking, size.slider, tag === null ? null : orders(tag, uncertain)),
     grid, end, tools);
 
   let batch = { cells: [], nAbove: 0, isRankedOnly: false }; // nAbove: cells above the threshold
@@ -70,6 +72,7 @@ export async function open(main, { params }) {
   let anchor = 0; // start of the selected range
   let selected = new Set(); // indices of cells; if empty, decisions apply to the cell of the cursor
   let viewer = null;
+  let answered = 0; // cells that were decided in this visit
   let elements = [];
   let isSeen = false; // whether this batch was on screen for SEEN_MS
 
@@ -123,7 +126,16 @@ export async function open(main, { params }) {
     viewer?.refresh();
     find("span", accept).textContent = taken.length ? `${isWrong ? "Keep" : "Accept"} ${pictures}` : "Next batch";
   }
+  /** Say what the order of the pictures does not include yet. */
+  function showRanking() {
+    ranking.hidden = !batch.cells.length || !answered || (!batch.missing && batch.isUpToDate);
+    find("span", ranking).textContent = batch.missing ? `Ranked before your last ${count(batch.missing, "answer")}` : "Ranked before your last answers";
+  }
   async function showFacts() {
+    showRanking();
+    await factsOfTag();
+  }
+  async function factsOfTag() {
     if (tag === null) return void (facts.textContent = QUEUES[queue].words);
     if (batch.isRankedByName) return void (facts.textContent = RANKED_BY_NAME);
     const known = await tags.one(tag);
@@ -134,15 +146,26 @@ export async function open(main, { params }) {
   }
   function showEnd() {
     const left = visit.left.length;
+    const busy = isRunning("scan") ? "Pictures are still being scanned: new ones appear here when you open this again." : isRunning("learn") ? "Training is running: suggestions may appear when it is done." : "";
+    const none = tag === null ? "Nothing is waiting here. Review tags one by one, or tag more pictures." : "ProtoTag finds no undecided picture that is likely to have this tag.";
     end.replaceChildren(
-      h("h2", {}, left ? "All suggestions reviewed" : "No suggestions"),
-      h("p", {}, left ? `${count(left, "picture")} ${left === 1 ? "is" : "are"} still undecided.` : "No undecided picture is probable enough."),
-      h("p", {}, left ? button("Review them again", "r", again) : null, " ", h("a", { href: "/" }, "Back to the tags")));
+      h("h2", {}, left ? "All suggestions reviewed" : "Nothing to review"),
+      h("p", {}, left ? `${count(left, "picture")} ${left === 1 ? "is" : "are"} still undecided.` : none),
+      busy ? h("p", {}, busy) : null,
+      h("p", {}, left ? button("Review them again", "r", again) : null, " ", tag === null ? null : [h("a", { href: `/library?mark=${encodeURIComponent(tag)}` }, "Select pictures in the library"), " "], h("a", { href: "/" }, "Back to the tags")));
   }
   function again() {
     visit.left.length = 0;
     visit.batches.length = 0;
     fetchNext();
+  }
+
+  /** Replace the batch by the most probable pictures, by all answers until now. */
+  function rankAgain() {
+    if (!batch.cells.length) return visit.left.length ? again() : false;
+    visit.batches.length = visit.at;
+    grid.setAttribute("aria-busy", "true");
+    return void allSent().then(() => fetchNext({ up_to_date: true }));
   }
 
   // -- moving --------------------------------------------------------------------------------------
@@ -172,7 +195,7 @@ export async function open(main, { params }) {
   function setCellWidth(width) {
     const room = grid.clientWidth || innerWidth;
     grid.classList.toggle("sized", width !== null);
-    if (width !== null) grid.style.setProperty("--columns", Math.max(1, Math.round(room / width)));
+    grid.style.gridTemplateColumns = width === null ? "" : `repeat(${Math.max(1, Math.round(room / width))}, minmax(0, 1fr))`;
     sharpenCells();
   }
   function sharpenCells() {
@@ -233,6 +256,7 @@ export async function open(main, { params }) {
   }
   function change(cells, verdict) {
     const of = batch;
+    answered += cells.length;
     const before = cells.map((cell) => cell.verdict);
     const pairs = cells.flatMap((cell) => cell.stack.map((picture) => ({ picture, tag: cell.tag, verdict: verdict ?? "cleared" })));
     if (!pairs.length) return;
@@ -274,11 +298,12 @@ export async function open(main, { params }) {
     const open = batch.cells.filter((cell) => !cell.verdict);
     visit.left.push(...open.filter((cell) => !sure.has(cell)).flatMap((cell) => cell.stack));
     const found = prepared;
+    const before = answered;
     change(open.filter((cell) => sure.has(cell)), "accepted");
-    if (found) return take(found);
+    if (found) return take(found, answered - before);
     grid.setAttribute("aria-busy", "true");
     status.textContent = "Ranking the next pictures…";
-    return allSent().then(fetchNext);
+    return allSent().then(() => fetchNext());
   }
 
   // The next batch is fetched in advance and again after each decision, when the model has been
@@ -300,20 +325,20 @@ export async function open(main, { params }) {
     prepared = found;
     fetchAhead(found.cells.map((cell) => thumbnail(cell.picture)));
   }
-  async function fetchNext() {
+  async function fetchNext(more = {}) {
     try {
-      take(await post("/review-batch", { ...asked, limit: BATCH_SIZE, skip: visit.left.slice(-MAX_SKIP) }));
+      take(await post("/review-batch", { ...asked, ...more, limit: BATCH_SIZE, skip: visit.left.slice(-MAX_SKIP) }));
     } catch (error) {
       if (error.kind !== "no-model") showError(error);
       grid.hidden = true;
       end.hidden = false;
-      const words = error.kind === "no-model" ? "There is no model yet. Tag some pictures in the library, then train." : error.message;
+      const words = error.kind === "no-model" ? isRunning("learn") ? "Training is running. Open this again when it is done." : "Nothing has been trained yet. Tag some pictures in the library, then train." : error.message;
       end.replaceChildren(h("p", {}, words), h("a", { href: "/" }, "Back to the tags"));
     }
     grid.removeAttribute("aria-busy");
   }
-  function take(found) {
-    batch = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), nAbove: 0, isRankedOnly: found.ranked_by_similarity, isRankedByName: found.ranked_by_name };
+  function take(found, missing = 0) {
+    batch = { missing, isUpToDate: found.up_to_date, cells: found.cells.map((cell) => ({ ...cell, verdict: null })), nAbove: 0, isRankedOnly: found.ranked_by_similarity, isRankedByName: found.ranked_by_name };
     batch.nAbove = countAbove(batch.cells, visit.threshold ?? (isWrong ? 0 : found.threshold));
     visit.batches.push(batch);
     visit.at = visit.batches.length - 1;
@@ -379,8 +404,8 @@ export async function open(main, { params }) {
     { keys: ["o"], words: "Open large, or compare the selected pictures", run: () => openLarge() },
     { keys: ["t"], words: "All tags of the picture", run: () => openPicture() },
     ...size.bindings,
-    { keys: ["r"], run: () => (!batch.cells.length && visit.left.length ? again() : false) },
-    { keys: ["m"], words: "Switch between most probable and most informative first", run: () => (tag === null ? false : void go(orderOf(tag, !uncertain), { replace: true })) },
+    { keys: ["r"], words: "Rank the undecided pictures again", run: rankAgain },
+    { keys: ["m"], words: "Switch between most probable and most useful first", run: () => (tag === null ? false : void go(orderOf(tag, !uncertain), { replace: true })) },
     { keys: ["Escape"], words: "Clear the selection, then back to the tags", run: () => (selected.size ? move(cursor) : void go("/")) },
   ]);
 
@@ -403,4 +428,4 @@ const orderOf = (tag, uncertain) => `/review?tag=${encodeURIComponent(tag)}${unc
 
 const orders = (tag, uncertain) => h("nav", { class: "switch", "aria-label": "Order" },
   h("a", { href: orderOf(tag, false), "aria-current": uncertain ? undefined : "true" }, "Most probable"),
-  h("a", { href: orderOf(tag, true), "aria-current": uncertain ? "true" : undefined }, "Most informative"));
+  h("a", { href: orderOf(tag, true), "aria-current": uncertain ? "true" : undefined }, "Most useful"));
