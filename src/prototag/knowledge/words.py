@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,15 @@ PARENT_WEIGHT = 0.3  # of a parent in a hierarchy, beside the leaf
 
 _SEPARATORS = re.compile(r"[|/\\>]")
 _INSIDE_PHRASES = frozenset("'’&+-")
+# Names that cameras, phones and programs give to files: letters before or after a number.
+_FILE_NAME = re.compile(
+    r"""\b_?(?:cimg|dcim|dji|dsc[fn]?|gopr|g[hx]|hpim|imag|image|img|kif|mvi|p|pano|photo|pict|picture
+    |pxl|sam|scan|screenshot|snapshot|stp|vid|video|wa|whatsapp|wp)[ _-]*(?=[0-9])
+    |(?<=[0-9])[a-z]{1,4}(?=[0-9])  # IMG-20190412-WA0042
+    |[.](?:jpe?g|png|gif|heic|tiff?|webp|dng|nef|cr2|arw|mp4|mov)$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
 _lock = threading.Lock()
 _cache: dict[str, Floats] = {}
@@ -42,7 +51,7 @@ def read_name(name: str) -> list[tuple[str, float]]:
     """Return the phrases of a tag name with their weights; none if it has no word.
 
     The leaf of a hierarchy ("animal|cat") counts most, its parents add their meaning. Numbers,
-    such as years, and punctuation are no words.
+    such as years, file names of cameras ("IMG_2041") and punctuation are no words.
     """
     levels = [
         phrase
@@ -56,6 +65,7 @@ def read_name(name: str) -> list[tuple[str, float]]:
 
 def _phrase(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
+    text = _FILE_NAME.sub(" ", text)
     text = _CAMEL.sub(" ", text)
     letters: list[str] = []
     for character in text:
@@ -68,11 +78,19 @@ def _phrase(text: str) -> str:
 
 
 def encode_names(names: Sequence[str]) -> Floats:
-    """Return a unit vector for each tag name (n x 512); zeros for names without words."""
+    """Return a unit vector for each tag name (n x 512) by the encoder alone."""
+    return combine_phrases(names, encode_phrases)
+
+
+def combine_phrases(names: Sequence[str], encode: Callable[[list[str]], Floats]) -> Floats:
+    """Return a unit vector for each tag name (n x 512), the weighted sum of those of its phrases.
+
+    Names without words have zeros.
+    """
     parsed = [read_name(name) for name in names]
     phrases = list(dict.fromkeys(phrase for parts in parsed for phrase, _ in parts))
     row_of = {phrase: row for row, phrase in enumerate(phrases)}
-    encoded = encode_phrases(phrases)
+    encoded = encode(phrases)
     vectors = np.zeros((len(names), DIMENSIONS), np.float32)
     for row, parts in enumerate(parsed):
         for phrase, weight in parts:

@@ -15,7 +15,7 @@ from prototag.arrays import Bools, Floats
 from prototag.engine import single_threaded_blas
 from prototag.errors import InputError
 from prototag.knowledge.concepts import embedded
-from prototag.knowledge.words import encode_phrases
+from prototag.knowledge.lexicon import phrase_vectors
 from prototag.library import queries
 from prototag.library.concept_index import Coordinates
 from prototag.library.database import Ids
@@ -69,7 +69,7 @@ def word_scores(coordinates: Coordinates, text: str) -> Floats | None:
         return None
     phrases = [text, *words[:MAX_WORDS]] if len(words) > 1 else [text]
     with single_threaded_blas():  # these products are small: threads would wait for each other
-        heads = embedded().heads_of_words(encode_phrases(phrases))
+        heads = embedded().heads_of_words(phrase_vectors(phrases))
         scaled, _ = coordinates.standardized(heads)
     weights = np.ones(len(phrases), np.float32)
     weights[0] = WHOLE_WEIGHT
