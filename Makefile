@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-cores test-timm test-browser test-labelstudio test-clang test-plain bench attack sanitize wheel test-wheel site format clean
+.PHONY: demo paper test check tests test-cores test-timm test-browser test-labelstudio test-datasets test-programs test-clang test-plain bench attack sanitize wheel test-wheel test-pythons site format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -36,6 +36,11 @@ TIMM := .timm
 test-timm: $(TIMM)/installed
 	PYTHONPATH=$(TIMM) $(BIN)/python -m pytest tests/with_timm
 
+# Hugging Face's datasets and pycocotools are installed outside .venv, too.
+EXCHANGE := .exchange
+test-datasets: $(EXCHANGE)/installed
+	PYTHONPATH=$(EXCHANGE) $(BIN)/python -m pytest tests/with_datasets
+
 # Label Studio (1 GB) has its own environment; the tests run it and connect over loopback only.
 STUDIO := .labelstudio
 test-labelstudio: $(VENV)/developed $(STUDIO)/installed
@@ -45,6 +50,13 @@ test-labelstudio: $(VENV)/developed $(STUDIO)/installed
 AXE := .axe
 test-browser: $(VENV)/browsed $(AXE)/package/axe.min.js
 	$(BIN)/python -m pytest tests/service/test_browser.py
+
+# Photo programs of Debian that read what ProtoTag writes, and darktable (0.5 GB) with its Lua script, on a virtual screen.
+# `make test` runs the same tests with the programs that are installed.
+PROGRAMS := darktable shotwell libimage-exiftool-perl exiv2 xvfb xauth dbus-daemon
+test-programs: $(VENV)/developed
+	dpkg -s $(PROGRAMS) >/dev/null 2>&1 || apt-get install -y --no-install-recommends $(PROGRAMS)
+	$(BIN)/python -m pytest tests/with_programs
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
@@ -107,6 +119,10 @@ wheel: $(VENV)/released
 test-wheel: wheel
 	$(PYTHON) tools/try_wheel.py dist/*.whl
 
+# The same with every Python from 3.11 on that this machine has (search path, pyenv, uv), then by pipx and uvx.
+test-pythons: wheel
+	PATH="$(abspath $(BIN)):$$PATH" $(PYTHON) tools/try_pythons.py dist
+
 # The documentation site in build/site. Warnings are errors, and no page may request anything from another host.
 SITE := build/site
 site: $(VENV)/documented
@@ -145,6 +161,10 @@ $(TIMM)/installed: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --target $(TIMM) --no-deps torchvision==0.28.0 "timm>=1.0"
 	touch $@
 
+$(EXCHANGE)/installed: $(VENV)/developed
+	$(BIN)/python -m pip install --quiet --target $(EXCHANGE) "datasets>=5" "pycocotools>=2.0.10"
+	touch $@
+
 $(STUDIO)/installed:
 	$(PYTHON) -m venv $(STUDIO)
 	$(STUDIO)/bin/python -m pip install --quiet "label-studio==1.23.2"
@@ -164,4 +184,4 @@ $(VENV)/benched: $(VENV)/developed
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TIMM) $(STUDIO) $(AXE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TIMM) $(EXCHANGE) $(STUDIO) $(AXE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis

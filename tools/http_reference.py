@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prototag.service.app import OPERATIONS
+from prototag.service.app import GROUPS
 from prototag.service.openapi import BODY_ERRORS, COMMON_ERRORS, document
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
@@ -31,7 +31,7 @@ The types of bodies and answers.
 
 def page() -> str:
     """Return the page."""
-    description = document(OPERATIONS)
+    description = document(GROUPS)
     described = [
         (method.upper(), path, one)
         for path, methods in description["paths"].items()

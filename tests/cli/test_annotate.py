@@ -40,6 +40,17 @@ def test_text_json_and_csv_agree(run, model, new):
     assert 0 <= float(table[0]["probability"]) <= 1
 
 
+def test_json_names_the_tags_that_were_added_and_removed(run, model, new):
+    """Programs apply the same changes to their own databases."""
+    first = lines(run("annotate", new[0], "-m", model, "--json", "--write-xmp").stdout)[0]
+    assert (first["added"], first["removed"]) == ([tag["tag"] for tag in first["tags"]], [])
+    again = lines(run("annotate", new[0], "-m", model, "--json", "--write-xmp").stdout)[0]
+    assert (again["added"], again["removed"]) == ([], [])
+    fewer = run("annotate", new[0], "-m", model, "--json", "--write-xmp", "--top", 1).stdout
+    assert sorted(lines(fewer)[0]["removed"]) == sorted(first["added"][1:])
+    assert "added" not in lines(run("annotate", new[0], "-m", model, "--json").stdout)[0]
+
+
 def test_paths_come_from_folders_below_and_from_standard_input(run, model, new, tmp_path):
     inner = tmp_path / "new" / "inner"
     tagged.collection(inner, 1, start=200, listed=False)

@@ -107,7 +107,7 @@ def test_decide_show_and_undo(run, photos):
     assert "rejected\tevening\t002.jpg\tperson\n" in shown
     assert run("find", "evening").stdout == "000.jpg\n001.jpg\n"
     assert run("find", "evening", "--without", "red").stdout == "001.jpg\n"
-    assert run("find", "--state", "decided", "--text", "002").stdout == "002.jpg\n"
+    assert run("find", "--state", "decided", "name:002").stdout == "002.jpg\n"
     found = lines(run("find", "evening", "new york", "--json", "-n", 1))
     assert found[0]["accepted"] == ["evening", "New York"]
     result = run("library", "undo")

@@ -11,6 +11,7 @@ import pytest
 
 import tagged
 from prototag import Library
+from prototag.cli import ask_folder
 from prototag.cli import open as command
 
 
@@ -41,6 +42,74 @@ def test_an_empty_folder_is_refused_in_a_sentence_and_nothing_is_left_behind(
     missing = run(*name.split(), tmp_path / "no such folder")
     assert missing.exit_code == 1
     assert "no such folder" in missing.stderr
+
+
+def test_a_library_alone_is_opened(run, served, tmp_path):
+    photos, file = tmp_path / "photos", tmp_path / "mine.library"
+    tagged.collection(photos, 3)
+    assert run("open", photos, "-l", file).exit_code == 0
+    assert run("open", "-l", file).exit_code == 0
+    assert served == [file] * 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals are of POSIX")
+def test_without_arguments_the_terminal_asks(tmp_path):
+    """A wrong name is asked again; a folder that was dropped on the terminal is in quotes."""
+    import pty
+
+    photos = tmp_path / "my photos"
+    tagged.collection(photos, 3)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "prototag", "open", "--no-browser"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    printed = ""
+    try:
+        for expected, answer in (
+            ("Folder of pictures [", "no such folder"),
+            ("no such folder does not exist", f"'{photos}'"),
+            ("http://127.0.0.1", ""),
+        ):
+            while expected not in printed:
+                printed += os.read(ours, 4096).decode()
+            os.write(ours, f"{answer}\n".encode())
+    finally:
+        process.terminate()
+        process.wait(30)
+        os.close(ours)
+    assert (photos / "prototag.library").exists()
+
+
+def test_the_folder_of_a_library_is_proposed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prototag.library").touch()
+    assert ask_folder.usual_folder() == tmp_path
+
+
+def test_without_a_terminal_a_dialog_asks(run, served, tmp_path, monkeypatch):
+    """A program of that name answers, as it would after a click."""
+    photos = tmp_path / "photos"
+    tagged.collection(photos, 3)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    monkeypatch.setenv("PATH", str(commands))
+    refused = run("open")
+    assert refused.exit_code == 2
+    assert "no folder was given" in refused.stderr
+    dialog = commands / "zenity"
+    dialog.write_text(f"#!/bin/sh\necho '{photos}'\n")
+    dialog.chmod(0o755)
+    assert run("open").exit_code == 0
+    assert served == [photos / "prototag.library"]
+    dialog.write_text("#!/bin/sh\nexit 1\n")
+    assert run("open").exit_code == 1  # cancelled
+    assert len(served) == 1
 
 
 def test_the_library_may_lie_elsewhere(run, served, tmp_path):

@@ -86,7 +86,13 @@ def test_json_has_a_line_for_each_change(run, tagged_pictures, tmp_path):
     dry = run("untag", *tagged_pictures, "--dry-run", "--json")
     lines = [json.loads(line) for line in dry.stdout.splitlines()]
     expected = [
-        {"path": f"{path}.xmp", "removed": ["green"], "kept": False, "dry_run": True}
+        {
+            "path": str(path),
+            "file": f"{path}.xmp",
+            "removed": ["green"],
+            "kept": False,
+            "dry_run": True,
+        }
         for path in tagged_pictures
     ]
     assert lines == expected

@@ -45,3 +45,26 @@ def test_an_unknown_language_is_refused_before_anything_is_made(run, untagged):
     assert refused.exit_code == 1
     assert "'xx'" in refused.stderr
     assert not (untagged / "prototag.library").exists()
+
+
+def test_queries(run, untagged):
+    assert run("library", "create", untagged, "-q").exit_code == 0
+    name = ["-l", untagged]
+    run("accept", "dog", untagged / "000.jpg", untagged / "001.jpg", *name)
+    run("accept", "New York", untagged / "001.jpg", untagged / "002.jpg", *name)
+
+    def found(*words):
+        result = run("find", *words, *name)
+        assert result.exit_code == 0, result.stderr
+        return [line.rpartition("/")[2] for line in result.stdout.splitlines()]
+
+    assert found("tag:dog or tag:new") == ["000.jpg", "001.jpg"]
+    assert found('tag:dog -"New York"') == ["000.jpg"]
+    assert found('"new york"', "--sort", "name") == ["001.jpg", "002.jpg"]
+    assert found("dog", "New York") == ["001.jpg"]
+    assert found("dog", "--without", "New York") == ["000.jpg"]
+    assert found("name:002 or name:003") == ["002.jpg", "003.jpg"]
+    assert found("is:untagged date:2023") == []
+    assert found("puppy in the snow")[:1] != []
+    wrong = run("find", "date:May", *name)
+    assert (wrong.exit_code, "give a year" in wrong.stderr) == (1, True)

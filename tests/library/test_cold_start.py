@@ -11,7 +11,7 @@ import pytest
 from history import undo_last
 from library.conftest import RECIPE, plant
 from prototag.cli import main
-from prototag.errors import InputError
+from prototag.errors import TrainingError
 from prototag.library import review
 from prototag.library.library import Library
 
@@ -175,7 +175,7 @@ def test_undone_answers_are_forgotten(library, truth):
 def test_a_tag_that_no_picture_has_cannot_be_ranked(library, truth):
     mark(library, truth, 1)
     undo_last(library)
-    with pytest.raises(InputError, match="accept it for one or more first"):
+    with pytest.raises(TrainingError, match="accept it for one or more first"):
         library.suggest("beach")
 
 

@@ -168,8 +168,27 @@ def test_search_ranks_by_words_after_matches_of_tags_and_paths(library):
     untagged = library.search("beach", limit=20, state="untagged")
     assert untagged.n_matches == 0
     assert not {*untagged.pictures} & {100, 101, 102}
-    with pytest.raises(InputError, match="empty"):
-        library.search("  ")
+    assert library.search("  ").pictures == library.pictures()
+    assert library.search("IMG_2041").pictures == []  # no word that pictures could look like
+    phrase = library.search('"beach"', limit=20)
+    assert phrase.pictures == [100]
+    newest = library.search("beach", limit=20, ranked=5, order="added")
+    assert newest.pictures == sorted(newest.pictures)
+    assert len(newest.pictures) == 7
+    either = library.search("beach or dog", limit=60, ranked=60).pictures[2:42]
+    assert len({*either} & {*BEACH, *DOG}) >= 34
+    less = library.search("beach -dog", limit=200, ranked=200).pictures
+    assert [*less].index(BEACH[0]) < min(map([*less].index, DOG))
+
+
+def test_likeness_ranks_by_how_pictures_look(library):
+    found = library.search(like=BEACH[0], limit=20)
+    assert found.pictures[0] == BEACH[0]
+    assert len({*found.pictures} & {*BEACH}) >= 18
+    library.accept([BEACH[1], DOG[0]], ["mine"])
+    assert library.search(like=BEACH[0], tags=["mine"]).pictures == [BEACH[1], DOG[0]]
+    with pytest.raises(InputError, match="no picture"):
+        library.search(like=10**9)
 
 
 def test_other_vectors_know_no_words(tmp_path):

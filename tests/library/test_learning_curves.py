@@ -41,12 +41,33 @@ def test_decisions_add_points_and_undoing_takes_them_away(learned):
     after = learned.learning_curves("striped")["striped"]
     assert after[:1] == before
     assert [point.examples for point in after] == [before[0].examples, before[0].examples + 3]
-    assert agrees(learned, "striped")
     undo_last(learned)
     learned.learn(full=False)
     again = learned.learning_curves("striped")["striped"]
     assert [point.examples for point in again] == [before[0].examples]
     assert again[0].recall == pytest.approx(before[0].recall, abs=0.05)
+
+
+def test_hard_pictures_that_join_do_not_lower_the_curve(learned):
+    """All points are measured on the pictures that were labeled at the first one."""
+    before = learned.learning_curves("striped")["striped"][0]
+    assert before.examples >= learning_curves.MIN_TEST_PICTURES
+    assert before.precision == before.recall == 1  # the test's pictures are easy
+    plain = [
+        number
+        for number in learned.pictures(state="untagged", limit=60)
+        if "striped" not in tagged.tags_of(int(learned.picture(number).files[0].stem))
+    ]
+    learned.accept(plain[:6], ["striped"])  # which nobody can see
+    learned.learn(full=False)
+    last = learned.learning_curves("striped")["striped"][-1]
+    assert last.examples == before.examples + 6
+    assert view(learned, "striped").recall < 0.95  # of all labeled pictures
+    assert last.recall > view(learned, "striped").recall
+    assert last.recall >= 0.95
+    learned.learn(full=True)
+    again = learned.learning_curves("striped")["striped"][-1]
+    assert again.recall > view(learned, "striped").recall
 
 
 def test_a_new_tag_has_a_curve_from_its_first_review_batch_on(learned):

@@ -320,7 +320,7 @@ def test_an_older_library_that_cannot_be_written_is_refused(tmp_path):
     path = tmp_path / "old.library"
     path.touch()
     schema.connect(path, new=True, migrations=schema.MIGRATIONS[:3]).close()
-    with pytest.raises(LibraryError, match="is of version 3 and must be upgraded to version 5"):
+    with pytest.raises(LibraryError, match="is of version 3 and must be upgraded to version 6"):
         schema.connect_reading(path)
     schema.connect(path).close()
     schema.connect_reading(path).close()

@@ -131,7 +131,7 @@ def test_lists_that_are_far_too_large_are_not_read(tmp_path, monkeypatch):
         ("a.jsonl", b'{"file_name": "x", "sky": [1]}', r"'sky' is \[1\], where a column"),
         ("a.jsonl", b'{"file_name": " ", "tags": []}', r"is ' ', not the name of a file"),
         ("a.jsonl", b'{"file_name": "x", "tags": {"y": 1}}', r"'tags' is {'y': 1}; a list of"),
-        ("a.jsonl", b'{"file_name": "x", "tags": "[y"}', r"is no JSON list .*: write \[\"sea"),
+        ("a.jsonl", b'{"file_name": "x", "tags": "[y"}', r"is no list in JSON .*: write \[\"sea"),
         ("a.jsonl", b'{"file_name": "x", "tags": "' + b"[" * 100_000 + b'"}', r"nested too deep"),
         ("a.jsonl", '{"file_name": "x"}'.encode("utf-16-le"), r"line 1 has NUL bytes"),
         ("a.jsonl", b'{"file_name": "x", "tags": [1]}', r"a list of strings is allowed"),
@@ -158,3 +158,33 @@ def test_malformed(tmp_path, name, data, message):
 def test_no_file(tmp_path):
     with pytest.raises(MetadataError, match="is not a file: give a list of pictures or a folder"):
         rows(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "tags"),
+    [
+        ([["sea", "sky"], ["sky"], "sun"], ["sea", "sky", "sun"]),
+        ({"bbox": [[0, 0, 1, 1]] * 2, "categories": ["cat", "cat"]}, ["cat"]),
+        ({"label": ["cat"]}, ["cat"]),
+        ("['a' 'b|c']", ["a", "b|c"]),
+        ("[\"it's\", 'b']", ["it's", "b"]),
+        ("[]", []),
+    ],
+)
+def test_lists_of_data_sets(tmp_path, value, tags):
+    """Nested lists, objects of detection, and lists as NumPy and Python print them."""
+    name = "objects" if isinstance(value, dict) else "tags"
+    path = tmp_path / "metadata.jsonl"
+    path.write_text(json.dumps({"file_name": "a.jpg", name: value}) + "\n")
+    assert [row.tags for row in csv_jsonl.read(path)] == [tags]
+
+
+@pytest.mark.parametrize(
+    "value", ["['a' ... 'b']", "['a', b]", "['a'", {"categories": [0, 1]}, {"bbox": []}, [["a", 1]]]
+)
+def test_lists_without_names_are_refused(tmp_path, value):
+    name = "objects" if isinstance(value, dict) else "tags"
+    path = tmp_path / "metadata.jsonl"
+    path.write_text(json.dumps({"file_name": "a.jpg", name: value}) + "\n")
+    with pytest.raises(MetadataError, match=name):
+        list(csv_jsonl.read(path))

@@ -32,6 +32,12 @@ def rows(source):
 EXPECTED = {f"{n:03}.jpg": sorted(tags) for n, tags in enumerate(TAGS)}
 
 
+def test_imagefolder_as_a_table(pictures):
+    file = pictures[0].parent / "metadata.csv"
+    assert dataset_json.write(file, map(LabeledImage, map(str, pictures), TAGS), "imagefolder") == 3
+    assert rows(file.parent) == EXPECTED
+
+
 @pytest.mark.parametrize("form", dataset_json.FORMATS)
 @pytest.mark.parametrize("probable", [False, True])
 def test_what_is_written_is_read_again(pictures, form, probable):

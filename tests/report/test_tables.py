@@ -1,4 +1,4 @@
-"""The same rows in HTML and in Markdown."""
+"""The same rows in HTML, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from prototag.report.tables import Column, markdown, table
+from prototag.report.tables import Column, latex, markdown, table
 
 COLUMNS = ["Tag", Column("Images", "number"), Column("F1", "percent", bar=True)]
 ROWS = [["sky", 1234, 0.5], ["a|b\n<i>", 0, None], ["*", 7, float("nan")]]
@@ -33,6 +33,17 @@ def test_markdown_keeps_text_on_its_row():
         "| a\\|b \\<i\\> | 0 | – |\n"
         "| \\* | 7 | – |\n"
     )
+
+
+def test_latex_escapes_commands_and_aligns_numbers():
+    rows = [["a_b & 50% {c} \\d", 1234, 0.5], ["\u00b5 ~ ^ # $", 7, None]]
+    text = latex(COLUMNS, rows, caption="Tags & shares")
+    assert r"\begin{tabular}{lrr}" in text
+    assert r"\caption{Tags \& shares}" in text
+    assert r"Tag & Images & F1 \\" in text
+    assert r"a\_b \& 50\% \{c\} \textbackslash{}d & 1,234 & 50.0 \\" in text
+    assert r"$\mu$ \textasciitilde{} \textasciicircum{} \# \$ & 7 & -- \\" in text
+    assert text.count(r"\begin{") == text.count(r"\end{") == 2
 
 
 def test_digits():

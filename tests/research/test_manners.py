@@ -112,21 +112,31 @@ def choosing(name):
     return method.build(**{**rounds, "threshold": "global"})
 
 
+# A single prototype per tag, or few bits, describe planted tags of several kinds coarsely.
+COARSE = {
+    "positive means (VLAD's annotator)": 0.05,
+    "positive means of VLAD on given vectors": 0.05,
+    "supervised hashing kNN": 0.2,
+}
+
+
 @every
 def test_planted_tags_are_recovered(name):
     """Ranks and tags of new images against chance, which ranks a tag by its frequency alone.
 
-    Margins: 0.4 of mean average precision, 0.2 of F1 (over the best of constant scores); and the F1
-    that left-out training images promised is kept within 0.1.
+    Margins: 0.4 of mean average precision, 0.2 of F1 (over the best of constant scores), less for
+    coarse methods; and the F1 that left-out training images promised is kept within 0.1.
     """
+    slack = COARSE.get(name, 0.0)
     data = planted(n=500, t=10, k=25, m=16, noise=0.4, random_state=5)
     train, test = slice(0, 350), slice(350, None)
     model = choosing(name).fit(data.X[train], data.Y[train])
     found = metrics.report(data.Y[test], model.decision_function(data.X[test]), model.threshold_)
     chance = np.tile(np.asarray(data.Y[train].mean(axis=0)).ravel(), (150, 1))
     ranks = metrics.mean_average_precision(data.Y[test], chance)
-    assert found["mean_average_precision"] > 0.4 + ranks
-    assert found["threshold_f1"] > 0.2 + thresholds.best_global_threshold(data.Y[test], chance)[1]
+    assert found["mean_average_precision"] > 0.4 - slack + ranks
+    constant = thresholds.best_global_threshold(data.Y[test], chance)[1]
+    assert found["threshold_f1"] > 0.2 - slack + constant
     if name in CAREFUL:
         promised = metrics.f1_of_means(data.Y[train], model.out_of_fold_scores_ > model.threshold_)
         assert abs(promised - found["threshold_f1"]) < 0.1
@@ -229,6 +239,15 @@ def test_float64_agrees_and_scale_does_not_matter(name, data):
 
 
 # -- tags and vectors ------------------------------------------------------------------------------
+
+
+@every
+def test_sparse_and_dense_tags_agree(name, data):
+    X = data.X[:60]
+    Y = data.Y[:60]
+    one = make(name).fit(X, Y).decision_function(data.X)
+    assert_array_equal(make(name).fit(X, Y.toarray()).decision_function(data.X), one)
+    assert_array_equal(make(name).fit(X, Y.tocsc().astype(bool)).decision_function(data.X), one)
 
 
 @every

@@ -65,7 +65,7 @@ def test_pages_of_pictures(client):
     assert red["count"] == sum("red" in tagged.tags_of(n) for n in range(12))
     plain = get(client, "/pictures", tag="red", without="striped").json()
     assert 0 < plain["count"] < red["count"]
-    assert get(client, "/pictures", text="003").json()["count"] == 1
+    assert get(client, "/pictures", query="003").json()["count"] == 1
     get(client, "/pictures", 400, state="nonsense")
     get(client, "/pictures", 400, limit=0)
     get(client, "/pictures", 404, tag="no such tag")

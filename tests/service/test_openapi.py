@@ -9,12 +9,13 @@ import jsonschema
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from prototag.service.app import OPERATIONS
+from prototag.service.app import GROUPS, OPERATIONS
 from prototag.service.json_schemas import COMPONENTS, check
 from prototag.service.openapi import document
 from prototag.service.problem_details import Problem
 
-DOCUMENT = document(OPERATIONS)
+DOCUMENT = document(GROUPS)
+JSON = {"Content-Type": "application/json"}
 
 
 def validate(answer, path: str, method: str) -> None:
@@ -31,6 +32,30 @@ def validate(answer, path: str, method: str) -> None:
 def test_the_document_is_valid(client):
     OpenAPIV31SpecValidator(DOCUMENT).validate()
     assert client.get("/api/v1/openapi.json").json() == json.loads(json.dumps(DOCUMENT))
+
+
+def test_the_page_of_the_api_loads_only_files_of_the_service(client):
+    page = client.get("/docs")
+    assert page.status_code == 200
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert "/docs/prototag_client.py" in addresses
+    for address in addresses:
+        assert address.startswith(("/", "#"))
+        assert address.startswith("#") or client.get(address).status_code == 200
+    scripts = [client.get(f"/static/docs/{name}.js").text for name in ("page", "schema", "try")]
+    assert not any("http" in script for script in scripts)
+
+
+def test_whole_numbers_may_have_a_fraction_of_zero(client):
+    """2.0 is an integer in JSON Schema."""
+    answer = client.post(
+        "/api/v1/annotate", content='{"path": "100.jpg", "top": 2.0}', headers=JSON
+    )
+    assert len(answer.json()["tags"]) == 2
+    refused = client.post(
+        "/api/v1/annotate", content='{"path": "100.jpg", "top": 2.5}', headers=JSON
+    )
+    assert refused.status_code == 400
 
 
 def test_every_operation_has_its_own_name():

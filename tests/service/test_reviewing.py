@@ -97,10 +97,35 @@ def test_missing_tags_are_of_tagged_pictures(learned):
 
 
 def test_all_numbers(client):
-    assert get(client, "/picture-numbers").json()["pictures"] == [*range(1, 81)]
-    red = get(client, "/picture-numbers", tag="red").json()["pictures"]
+    assert get(client, "/search", limit=1_000_000).json()["pictures"] == [*range(1, 81)]
+    red = get(client, "/search", tag="red").json()["pictures"]
     assert red == get(client, "/pictures", tag="red", limit=1000).json()["pictures"]
-    get(client, "/picture-numbers", 400, state="odd")
+    assert get(client, "/search", query="red -striped").json()["pictures"] == [
+        one for one in red if one not in get(client, "/search", tag="striped").json()["pictures"]
+    ]
+    assert get(client, "/search", order="newest", limit=3).json()["pictures"] == [80, 79, 78]
+    for wrong in ({"state": "odd"}, {"order": "odd"}, {"order": "likeness"}, {"date": "May"}):
+        get(client, "/search", 400, **wrong)
+    for area in ("1,2,3", "1,2,3,x", "1,2,3,4,5"):
+        get(client, "/search", 400, area=area)
+    assert get(client, "/search", area="-90,-180,90,180").json()["pictures"] == []
+
+
+def test_facets_within_a_filter(client):
+    every = get(client, "/facets").json()
+    assert every["pictures"] == 80
+    few = get(client, "/facets", query="red", without="striped").json()
+    assert few["pictures"] == few["tags"]["red"] < every["tags"]["red"]
+    assert "striped" not in few["tags"]
+
+
+def test_saved_searches(client):
+    assert get(client, "/searches").json() == {"searches": []}
+    one = {"name": "To do", "address": "state=untagged"}
+    assert post(client, "/searches", one, 200) == {"searches": [one]}
+    assert post(client, "/searches/delete", {"name": "To do"}, 200) == {"searches": []}
+    post(client, "/searches/delete", {"name": "To do"}, 404)
+    post(client, "/searches", {"name": "", "address": ""}, 400)
 
 
 def test_a_decision_is_learned_by_itself(client, learned):

@@ -18,10 +18,21 @@ PATH, QUERY, BODY = "path", "query", "body"
 ABSENT = "no such thing"
 ABSENT_NUMBER = 987_654_321
 # Fields of requests that name something. Those that may name what is absent have no request here:
-# `skip`, `folder` and `text` filter, a tag that is accepted and the new name of one may be new.
-NAMES = {"tag", "without", "vocabulary", "picture", "pictures", "number", "job", "plan", "old"}
+# `skip`, `folder` and `query` filter, a tag that is accepted and the new name of one may be new.
+NAMES = {
+    "tag",
+    "without",
+    "vocabulary",
+    "picture",
+    "pictures",
+    "number",
+    "job",
+    "plan",
+    "old",
+    "like",
+}
 NAMES |= {"tags", "path", "paths", "decisions", "batch"}
-FILTERS = {"skip", "folder", "text", "before", "after", "library"}
+FILTERS = {"skip", "folder", "query", "before", "after", "library"}
 
 # (operation, where, field) -> the request with an unknown name
 REQUESTS = {
@@ -35,8 +46,9 @@ REQUESTS = {
     ("explain", QUERY, "tag"): {"tag": ABSENT, "json": {"path": "000.jpg"}},
     ("pictures", QUERY, "tag"): {"tag": ABSENT},
     ("pictures", QUERY, "without"): {"without": ABSENT},
-    ("pictureNumbers", QUERY, "tag"): {"tag": ABSENT},
-    ("pictureNumbers", QUERY, "without"): {"without": ABSENT},
+    ("facets", QUERY, "tag"): {"tag": ABSENT},
+    ("facets", QUERY, "without"): {"without": ABSENT},
+    ("search", QUERY, "like"): {"like": ABSENT_NUMBER},
     ("search", QUERY, "tag"): {"tag": ABSENT, "query": "beach"},
     ("search", QUERY, "without"): {"without": ABSENT, "query": "beach"},
     ("curves", QUERY, "tag"): {"tag": ABSENT},
@@ -47,6 +59,7 @@ REQUESTS = {
         "json": {"decisions": [{"picture": 1, "tag": ABSENT, "verdict": "rejected"}]}
     },
     ("complete", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
+    ("pictureList", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
     ("rename", BODY, "old"): {"json": {"old": ABSENT, "new": "another"}},
     ("hide", BODY, "tag"): {"json": {"tag": ABSENT}},
     ("rollBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},
@@ -117,7 +130,7 @@ def test_one_of_many_pictures(served, learned):
 
 def test_filters_may_name_what_is_absent(served, learned):
     client = served(library=learned, annotator=None)
-    for params in ({"folder": ABSENT}, {"text": ABSENT}, {"after": 2**63 - 1}):
+    for params in ({"folder": ABSENT}, {"query": "zyzzy"}, {"after": 2**63 - 1}):
         answer = client.get("/api/v1/pictures", params=params)
         assert (answer.status_code, answer.json()["pictures"]) == (200, [])
 

@@ -73,8 +73,9 @@ def test_search(client, library):
     found = get(client, "/search", query="playa", limit=3).json()
     assert found["n_matches"] == 1
     assert found["pictures"][0] == 77
-    get(client, "/search", 400)
-    get(client, "/search", 400, query="")
+    like = get(client, "/search", like=BEACH[0], limit=20).json()["pictures"]
+    assert len({*like} & {*BEACH}) >= 15
+    get(client, "/search", 400, query="x" * 501)
 
 
 def test_memory_is_released_after_idle_time():

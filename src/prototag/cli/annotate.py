@@ -108,7 +108,7 @@ def annotate(
         typer.Option(
             "--format",
             help="Write --output as a data set: COCO, FiftyOne's classification labels, or the "
-            "metadata.jsonl of Hugging Face's imagefolder.",
+            "metadata.jsonl or metadata.csv of Hugging Face's imagefolder.",
         ),
     ] = None,
     resume: Annotated[
@@ -283,8 +283,8 @@ def _check_dataset(
         raise typer.BadParameter(
             "--format is of a data set: give --output, and neither --json nor --csv."
         )
-    ending = ".jsonl" if form == "imagefolder" else ".json"
-    terminal.check_ending(output, f"data sets of {form}", (ending,), ending)
+    endings = (".jsonl", ".csv") if form == "imagefolder" else (".json",)
+    terminal.check_ending(output, f"data sets of {form}", endings, " or ".join(endings))
     check_folder(output, [path for path in paths if str(path) != "-"], form)
     return form
 
@@ -311,6 +311,7 @@ class Written(NamedTuple):
     failed: bool = False
     messages: tuple[str, ...] = ()
     diff: str = ""  # empty unless --diff
+    changes: dict[str, list[str]] | None = None  # added and removed tags, for programs
 
 
 class _Run:
@@ -377,7 +378,7 @@ class _Run:
                 for message in written.messages:
                     terminal.print_error(message)
                 sys.stdout.write(terminal.printable(written.diff, keep="\n"))
-                write(record(annotation, self.why_none))
+                write(record(annotation, self.why_none) | (written.changes or {}))
                 failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
                 done = n_started if self.annotator.engine is None else self.n_done
                 bar.advance(len(skip) + done - bar.done, message=failures)
@@ -486,7 +487,9 @@ class _Writer:
         if write.change is None:
             messages = () if write.problem is None else (write.problem,)
             return annotation, Written(failed=write.outcome is Outcome.FAILED, messages=messages)
-        return annotation, Written(messages=tuple(write.change.notes), diff=diff)
+        change = write.change
+        changes = {"added": [*change.added], "removed": [*change.removed]}
+        return annotation, Written(messages=tuple(change.notes), diff=diff, changes=changes)
 
     def show(self) -> None:
         """Print the counts."""

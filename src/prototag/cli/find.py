@@ -1,4 +1,4 @@
-"""``prototag find``: pictures of the library by tags, state or text."""
+"""``prototag find``: search the pictures of a library."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from prototag.cli.library_common import Named
 from prototag.cli.terminal import Json
 
 if TYPE_CHECKING:
+    from prototag.library.filters import PictureFilter, PictureQuery
     from prototag.library.library import Library
-    from prototag.library.queries import PictureFilter
     from prototag.library.types import PictureView
 
 
@@ -24,7 +24,8 @@ def find(
         typer.Argument(
             metavar="[TAG...]",
             help="Tags that the pictures have, all of them. If one is no tag of the library, all "
-            "are words to search by, in any of sixteen languages.",
+            "are a query: words in any of sixteen languages, 'or', 'without', quotes, and fields "
+            "such as camera: and date:.",
             show_default=False,
         ),
     ] = None,
@@ -41,7 +42,15 @@ def find(
         ),
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="In this folder or below it.")] = None,
-    text: Annotated[str | None, typer.Option(help="Part of a path or of a tag.")] = None,
+    order: Annotated[
+        Literal["best", "added", "newest", "oldest", "name", "probability"] | None,
+        typer.Option(
+            "--sort",
+            help="Order: the best match of the words first, as added, by time of capture, by file "
+            "name, or by the most probable suggestion. Best if there are words, else added.",
+            show_default=False,
+        ),
+    ] = None,
     similar: Annotated[
         Path | None,
         typer.Option(
@@ -64,7 +73,8 @@ def find(
     """List the pictures of a library that have all these tags; all pictures if none is given.
 
     `prototag find boats at sunset` searches by words: first the pictures whose tags or paths have
-    them, then those that look most like them.
+    them, then those that look most like them. `prototag find 'dog or cat -people date:2023'` and
+    `prototag find '"New York" camera:leica is:untagged'` are queries, too.
     """
     if similar is not None:
         _find_similar(library, similar, count or 20, json)
@@ -74,14 +84,14 @@ def find(
         "without": without or (),
         "state": state,
         "folder": folder,
-        "text": text,
     }
     with library_common.opened(library) as opened:
-        numbers, total = _matching(opened, tags or [], choice, count)
+        numbers, total = _matching(opened, tags or [], order, choice, count)
         views = [opened.picture(number) for number in numbers]
     _print(views, json)
+    words = terminal.shown(" ".join(tags or []))
     if total is None and views:
-        terminal.print_info(f"Ranked by the words {terminal.shown(' '.join(tags or []))}.")
+        terminal.print_info(f"Ranked by the words {words}.")
     elif total is not None and total > len(views):
         terminal.print_info(f"{total - len(views):,} more; -n {total} shows all.")
     elif not views:
@@ -89,15 +99,24 @@ def find(
 
 
 def _matching(
-    opened: Library, tags: list[str], choice: PictureFilter, count: int
+    opened: Library, tags: list[str], order: str | None, choice: PictureFilter, count: int
 ) -> tuple[list[int], int | None]:
-    """Return pictures and how many match in total; None if they are ranked by words."""
-    if not all(map(opened.has_tag, tags)) and opened.knows_words:
-        return opened.search(" ".join(tags), limit=count, **choice).pictures, None
-    with_tags: PictureFilter = {**choice, "tags": tags}
-    numbers = opened.pictures(limit=count, **with_tags)
-    total = len(numbers) if len(numbers) < count else opened.count(**with_tags)
-    return numbers, total
+    """Return pictures and how many match in total; None if words rank further ones."""
+    query = ""
+    if all(map(opened.has_tag, tags)):
+        choice = {**choice, "tags": tags}
+    else:
+        query = " ".join(tags)
+    result = opened.search(query, order=order, limit=count, **choice)
+    if len(tags) == 1 and tags[0].isalpha() and not result.pictures:
+        opened.count(tags=tags)  # refuses a name that is no tag, and suggests similar ones
+    if len(result.pictures) > result.n_matches:
+        return result.pictures, None
+    total = len(result.pictures)
+    if total == count:
+        wanted: PictureQuery = {**choice, "query": query}
+        total = opened.count(**wanted)
+    return result.pictures, total
 
 
 def _print(views: list[PictureView], json: bool) -> None:

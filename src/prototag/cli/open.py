@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prototag.cli import library_common, terminal
+from prototag.cli.ask_folder import ask_folder
 from prototag.cli.library_common import Language
 from prototag.cli.serve import Port, application, run
 from prototag.cli.terminal import Cache, Column, Jobs, Kind, Quiet
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 
 
 def open(
-    photos: Annotated[Path, typer.Argument(help="A folder of pictures, or a library.")],
+    photos: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder of pictures, or a library. Asks if neither this nor --library is given.",
+            show_default=False,
+        ),
+    ] = None,
     library: Annotated[
         Path | None,
         typer.Option(
@@ -51,6 +58,9 @@ def open(
     from prototag.service.routes.jobs import start
 
     create_app = application()
+    if photos is None:
+        photos = ask_folder() if library is None else library
+        library = None
     kept = terminal.opened(cache)
     file = _file_of(photos, library)
     if file.exists():

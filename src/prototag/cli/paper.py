@@ -38,7 +38,18 @@ def paper(
     only: Annotated[
         list[str] | None, typer.Option(help="Compare only this annotator; may be repeated.")
     ] = None,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only this study beside the comparison: prototypes, sizes, family, networks, "
+            "growth, or none; may be repeated."
+        ),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of random seeds.")] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(min=2, help="Train on at most so many images, drawn at random."),
+    ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(help="Name for a source in the report; may be repeated."),
@@ -69,7 +80,9 @@ def paper(
             output,
             quick=quick,
             methods=only or None,
+            only=[name for name in study if name != "none"] if study else None,
             seeds=None if seeds is None else range(seeds),
+            images=images,
             n_jobs=count_threads(jobs),
             progress=progress,
         )

@@ -94,7 +94,7 @@ class _Run:
         for change in changes:
             self.removed.update(change.removed)
             if self.as_json:
-                record = {"path": str(change.path), "removed": list(change.removed)}
+                record = {"path": path, "file": str(change.path), "removed": list(change.removed)}
                 print(jsonlib.dumps({**record, "kept": self.keep, "dry_run": self.dry_run}))
             elif not self.dry_run:
                 done = f"{change.path}: tags kept as yours" if self.keep else change.summary()

@@ -293,16 +293,21 @@ def _recipe(
     return hashlib.blake2b(decides.encode(), digest_size=16).digest()
 
 
-def thumbnail(image: Image.Image, side: int = THUMBNAIL_SIDE) -> bytes:
+def fit_within(size: tuple[int, int], side: int) -> tuple[int, int]:
+    """Return width and height reduced, if necessary, to at most ``side`` pixels."""
+    scale = min(1.0, side / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def thumbnail(image: Image.Image, side: int = THUMBNAIL_SIDE, quality: int = WEBP_QUALITY) -> bytes:
     """Encode a picture at most ``side`` pixels wide and high, as WebP without metadata."""
     from PIL.Image import Resampling
 
-    scale = min(1.0, side / max(image.size))
-    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    size = fit_within(image.size, side)
     small = image.resize(size, Resampling.BICUBIC, reducing_gap=2.0)
     small.info = {}  # without keywords, locations and profiles of the original
     stream = io.BytesIO()
-    small.save(stream, "WEBP", quality=WEBP_QUALITY, method=WEBP_METHOD)
+    small.save(stream, "WEBP", quality=quality, method=WEBP_METHOD)
     return stream.getvalue()
 
 

@@ -22,6 +22,7 @@ from prototag.images.decode import (
     translate_decoder_errors,
     upright_size,
 )
+from prototag.images.exif import MAKE, MODEL, TAKEN, metadata_of
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -42,14 +43,10 @@ NIGHT_EXPOSURE_VALUE = 4.0  # at ISO 100; lit streets have 3 to 5, lit interiors
 
 # EXIF tags
 _DESCRIPTION = 0x010E
-_MAKE = 0x010F
-_MODEL = 0x0110
 _SOFTWARE = 0x0131
 _EXPOSURE_TIME = 0x829A
 _F_NUMBER = 0x829D
-_EXIF = 0x8769  # the inner directory
 _ISO = 0x8827
-_TAKEN = 0x9003
 _USER_COMMENT = 0x9286
 _SCREENSHOT_WORDS = ("screenshot", "screen shot", "screencapture", "spectacle", "snipping")
 # Width and height of usual displays, upright or turned.
@@ -87,19 +84,11 @@ class Evidence(NamedTuple):
                 header = identify(source)
                 size = upright_size(header)
                 file_format = header.format or ""
-                metadata = _metadata(header)
+                metadata = metadata_of(header)
                 texts = _texts(header, metadata)
         step = [max(1, side // SAMPLED_SIDE) for side in small.size]
         pixels = np.asarray(small)[:: step[1], :: step[0]]
         return cls(size, pixels, file_format, metadata, texts)
-
-
-def _metadata(image: Image.Image) -> dict[int, Any]:
-    try:
-        exif = image.getexif()
-        return {**exif, **exif.get_ifd(_EXIF)}
-    except Exception:  # damaged metadata does not make the pixels unreadable
-        return {}
 
 
 def _texts(image: Image.Image, metadata: dict[int, Any]) -> str:
@@ -129,7 +118,7 @@ def _is_portrait_format(picture: Evidence) -> bool:
 def _is_screenshot(picture: Evidence) -> bool:
     if any(word in picture.texts for word in _SCREENSHOT_WORDS):
         return True
-    has_camera = any(picture.metadata.get(tag) for tag in (_MAKE, _MODEL))
+    has_camera = any(picture.metadata.get(tag) for tag in (MAKE, MODEL))
     width, height = picture.size
     is_display = (max(width, height), min(width, height)) in _DISPLAYS
     return is_display and picture.format == "PNG" and not has_camera
@@ -148,7 +137,7 @@ def _is_night(picture: Evidence) -> bool:
 
 def _hour(metadata: dict[int, Any]) -> int | None:
     """Return the hour of ``2021:07:30 23:15:00``, the camera's local time."""
-    text = str(metadata.get(_TAKEN, ""))[11:13]
+    text = str(metadata.get(TAKEN, ""))[11:13]
     return int(text) if text.isascii() and text.isdigit() else None
 
 

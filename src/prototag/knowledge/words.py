@@ -17,6 +17,7 @@ import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.errors import InputError
+from prototag.metadata.generated_names import is_generated_name
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
@@ -27,15 +28,6 @@ PARENT_WEIGHT = 0.3  # of a parent in a hierarchy, beside the leaf
 
 _SEPARATORS = re.compile(r"[|/\\>]")
 _INSIDE_PHRASES = frozenset("'’&+-")
-# Names that cameras, phones and programs give to files: letters before or after a number.
-_FILE_NAME = re.compile(
-    r"""\b_?(?:cimg|dcim|dji|dsc[fn]?|gopr|g[hx]|hpim|imag|image|img|kif|mvi|p|pano|photo|pict|picture
-    |pxl|sam|scan|screenshot|snapshot|stp|vid|video|wa|whatsapp|wp)[ _-]*(?=[0-9])
-    |(?<=[0-9])[a-z]{1,4}(?=[0-9])  # IMG-20190412-WA0042
-    |[.](?:jpe?g|png|gif|heic|tiff?|webp|dng|nef|cr2|arw|mp4|mov)$
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 _CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
 _lock = threading.Lock()
 _cache: dict[str, Floats] = {}
@@ -51,12 +43,13 @@ def read_name(name: str) -> list[tuple[str, float]]:
     """Return the phrases of a tag name with their weights; none if it has no word.
 
     The leaf of a hierarchy ("animal|cat") counts most, its parents add their meaning. Numbers,
-    such as years, file names of cameras ("IMG_2041") and punctuation are no words.
+    such as years, punctuation, and names that cameras give, such as "IMG_2041", are no words.
     """
     levels = [
         phrase
         for level in _SEPARATORS.split(name)[-MAX_LEVELS:]
-        if (phrase := _phrase(level[:MAX_LEVEL_LENGTH]))
+        if not is_generated_name(level[:MAX_LEVEL_LENGTH])
+        and (phrase := _phrase(level[:MAX_LEVEL_LENGTH]))
     ]
     if not levels:
         return []
@@ -65,7 +58,6 @@ def read_name(name: str) -> list[tuple[str, float]]:
 
 def _phrase(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
-    text = _FILE_NAME.sub(" ", text)
     text = _CAMEL.sub(" ", text)
     letters: list[str] = []
     for character in text:

@@ -82,6 +82,22 @@ class Coordinates:
         scaled = (heads * scale[:, None]).astype(np.float32)
         return scaled, -(scaled @ mean)
 
+    def cosines(self, row: int) -> Floats:
+        """Return the cosine similarities of all pictures to that of a row.
+
+        Axes are scaled to a deviation of 1: otherwise the few widest would decide.
+        """
+        mean, covariance = self.moments
+        scale = (1 / np.sqrt(np.maximum(np.diag(covariance), 1e-12))).astype(np.float32)
+        one = (self.quantized[row] * self.scale[row] - mean.astype(np.float32)) * scale
+        result = np.empty(len(self.pictures), np.float32)
+        for start, rows in self.batches():
+            scaled = rows * self.scale[start : start + len(rows), None] - mean.astype(np.float32)
+            scaled *= scale
+            norms = np.linalg.norm(scaled, axis=1)
+            result[start : start + len(rows)] = scaled @ one / np.maximum(norms, 1e-12)
+        return np.asarray(result / max(float(np.linalg.norm(one)), 1e-12), np.float32)
+
     def rows_of(self, pictures: Ids) -> Ids:
         """Return the row of each picture; -1 where it has none."""
         if not len(self.pictures):

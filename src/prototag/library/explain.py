@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sqlite3
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import islice
 
@@ -131,13 +132,20 @@ def _updated_points(active: ActiveModel) -> OperatingPoints:
     return points._replace(**fields)
 
 
-def operating_points_of(active: ActiveModel, column: int) -> OperatingPoints:
-    """Compute the operating point of one tag from the held-out scores of its labeled rows."""
+def operating_points_of(
+    active: ActiveModel, column: int, without: Collection[int] = ()
+) -> OperatingPoints:
+    """Compute the operating point of one tag from the held-out scores of its labeled rows.
+
+    Rows of the pictures ``without`` do not count.
+    """
     tagger = active.tagger
     threshold = active.annotator.operating_points.default_threshold
     labels = tagger.rows.labels[:, column]
     is_training_row = np.arange(len(labels)) < tagger.n_fit
-    rows = np.flatnonzero((labels != UNDECIDED) | is_training_row)
+    is_counted = (labels != UNDECIDED) | is_training_row
+    is_counted[active.rows_of(without)] = False
+    rows = np.flatnonzero(is_counted)
     has = labels[rows, None] == HAS
     auc, z_scores = auc_and_z_scores(has, tagger.rows.raw[rows][:, [column]])
     learnable = z_scores > MIN_AUC_Z
@@ -171,7 +179,7 @@ def write_all_operating_points(
 def write_operating_points(
     conn: sqlite3.Connection, points: OperatingPoints, tags: list[int]
 ) -> None:
-    """Write the performance of tags, and a point of their learning curves."""
+    """Write the performance of tags."""
     for row, tag in enumerate(tags):
         learned = bool(points.learnable[row])
         measured = float(points.precision[row])
@@ -182,6 +190,28 @@ def write_operating_points(
             "precision = ?3, recall = ?4 WHERE id = ?5",
             (learned, training_data.MIN_PICTURES, precision, recall, tag),
         )
+
+
+def record_curves(
+    conn: sqlite3.Connection,
+    active: ActiveModel,
+    columns: Iterable[int],
+    later_labels: learning_curves.LaterLabels,
+) -> None:
+    """Record points of the learning curves, each measured on the fixed test part of its tag."""
+    for column in columns:
+        tag = active.tags[column]
+        row = conn.execute("SELECT precision, recall FROM tags WHERE id = ?", (tag,)).fetchone()
+        if row is None:
+            continue  # merged with another tag
+        precision, recall = row
+        later = [one for one in later_labels.pictures(tag) if one in active.row_of]
+        if later:
+            points = operating_points_of(active, column, later)
+            if points.positives[0] >= learning_curves.MIN_TEST_PICTURES:
+                measured = float(points.precision[0])
+                precision = measured if np.isfinite(measured) else None
+                recall = float(points.recall[0])
         learning_curves.record_point(conn, tag, precision, recall or 0.0)
 
 

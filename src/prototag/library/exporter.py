@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from prototag.errors import LibraryError
 from prototag.library import schema
-from prototag.library.database import SOURCE_DECISION, Store
+from prototag.library.database import SOURCE_DECISION, Store, select_in
 from prototag.library.importer import VERSION, Importer, Line
 from prototag.library.scan import ParsedTags, roots
 from prototag.storage.atomic_write import replacing
@@ -39,6 +39,29 @@ def export(store: Store, file: str | os.PathLike[str]) -> int:
             f"{os.fspath(file)} cannot be written: {error.strerror or error}. Nothing was changed."
         ) from None
     return count
+
+
+def picture_list(store: Store, pictures: list[int]) -> list[dict[str, Any]]:
+    """Return the files of pictures with their tags, as rows of a list that training reads."""
+    with store.read() as conn:
+        files = select_in(
+            conn, "SELECT picture, path FROM files WHERE present AND picture IN", pictures
+        )
+        path_of = {picture: os.fsdecode(path) for picture, path in sorted(files, reverse=True)}
+        rows = select_in(
+            conn,
+            "SELECT l.picture, t.name FROM labels l JOIN tags t ON t.id = l.tag "
+            "WHERE l.value = 1 AND l.picture IN",
+            pictures,
+        )
+        tags_of: dict[int, list[str]] = {}
+        for picture, name in rows:
+            tags_of.setdefault(picture, []).append(name)
+    return [
+        {"file_name": path_of[one], "tags": sorted(tags_of.get(one, ()))}
+        for one in pictures
+        if one in path_of
+    ]
 
 
 def _lines(store: Store, conn: sqlite3.Connection) -> Iterator[Line]:

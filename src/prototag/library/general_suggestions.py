@@ -21,10 +21,10 @@ from prototag.knowledge.words import read_name
 from prototag.library import query_strategies, tag_table
 from prototag.library.concept_index import ConceptIndex, Coordinates
 from prototag.library.database import Ids, Store
+from prototag.library.preferences import LANGUAGE
 from prototag.library.types import GeneralWord, Suggestion
 from prototag.metadata.tag_names import key
 
-LANGUAGE = "language"  # setting of a library
 DEFAULT_LANGUAGE = "en"
 MIN_PROBABILITY = 0.25  # of a general word that is suggested
 MAX_VOCABULARIES = 2  # languages whose pairs are kept in memory

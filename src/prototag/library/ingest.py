@@ -25,8 +25,9 @@ from prototag.errors import ImageError, LibraryError
 from prototag.events import Event, Meter, Progress
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.vector_cache import stamp_of
-from prototag.images.decode import VERSION, digest
-from prototag.library import file_labels, schema
+from prototag.images.decode import VERSION, digest, read_bytes
+from prototag.images.exif import Capture, read_capture
+from prototag.library import captures, file_labels, schema
 from prototag.library.database import Store, select_in, vector_checksum
 from prototag.library.scan import ScanResult, scan_files, stored_root
 from prototag.library.types import ScanReport
@@ -114,6 +115,7 @@ def _scan(
         known.picture for known in result.known.values() if known.parsed_tags is None
     }
     changed_pictures = file_labels.apply_file_labels(store, result, count.at_new_paths)
+    captures.fill(store, count_threads(extractor.n_jobs), progress, stop)
     return ScanReport(
         new=len(count.new),
         moved=count.moved,
@@ -183,6 +185,7 @@ class _Batch:
     files: list[Path] = field(default_factory=list)
     stamps: list[bytes | None] = field(default_factory=list)
     digests: list[bytes | Skipped] = field(default_factory=list)
+    captures: list[Capture] = field(default_factory=list)
     fresh: dict[bytes, Path] = field(default_factory=dict)  # by digest: files without a vector
     vectors: dict[bytes, tuple[Array, bytes]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)  # why files have no vector
@@ -241,9 +244,9 @@ class _Ingest:
         batch.files = [self.scan.files[path].picture.path for path in batch.paths]
         batch.stamps = [stamp_of(file) for file in batch.files]
         workers = count_threads(self.extractor.n_jobs)
-        batch.digests = list(
-            map_in_order(_digest, batch.files, workers=workers, window=2 * workers)
-        )
+        identities = list(map_in_order(_identify, batch.files, workers=workers, window=2 * workers))
+        batch.digests = [one for one, _ in identities]
+        batch.captures = [capture for _, capture in identities]
         with self.store.read() as conn:
             known = [one for one in batch.digests if isinstance(one, bytes)]
             numbers = _picture_numbers(conn, known)
@@ -279,15 +282,17 @@ class _Ingest:
             numbers = _picture_numbers(
                 conn, [one for one in batch.digests if isinstance(one, bytes)]
             )
-            rows = zip(batch.paths, batch.files, batch.stamps, batch.digests, strict=True)
-            for path, file, stamp, one in rows:
+            for i, one in enumerate(batch.digests):
+                path = batch.paths[i]
+                file = batch.files[i]
                 if isinstance(one, Skipped):
                     self._record_failure(str(one))
                 elif one not in numbers and one not in batch.vectors:
                     reason = batch.reasons.get(os.fspath(batch.fresh.get(one, file)))
                     self._record_failure(reason or f"{file}: changes while it is read")
                 else:
-                    self._write_file(conn, path, one, stamp, numbers, batch.vectors)
+                    self._write_file(conn, path, one, batch.stamps[i], numbers, batch.vectors)
+                    captures.write(conn, numbers[one], batch.captures[i])
 
     def _record_failure(self, reason: str) -> None:
         self.count.unreadable += 1
@@ -347,11 +352,13 @@ def searchable(path: bytes, root: Path) -> str:
     return text.casefold().encode("utf-8", "replace").decode()
 
 
-def _digest(path: Path) -> bytes | Skipped:
+def _identify(path: Path) -> tuple[bytes | Skipped, Capture]:
+    """Return the digest and the EXIF of a file, which is read once."""
     try:
-        return digest(path)
+        data = read_bytes(path)
+        return digest(data), read_capture(data)
     except ImageError as error:
-        return Skipped(0, os.fspath(path), str(error))
+        return Skipped(0, os.fspath(path), str(error)), Capture()
 
 
 def _picture_numbers(conn: sqlite3.Connection, digests: list[bytes]) -> dict[bytes, int]:

@@ -6,16 +6,29 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
-from prototag.features.vector_cache import VectorCache
-from prototag.knowledge.words import check_language
-from prototag.library import decisions, exporter, ingest, learning_curves, queries, tag_table
+from prototag.features.vector_cache import VectorCache, default_path
+from prototag.library import (
+    decisions,
+    exporter,
+    ingest,
+    learning_curves,
+    preferences,
+    queries,
+    saved_searches,
+    tag_table,
+)
 from prototag.library import sidecar_sync as syncing
 from prototag.library.database import Store
-from prototag.library.queries import Facets, PictureFilter, PictureRef
+from prototag.library.facets import Facets
+from prototag.library.facets import facets as count_facets
+from prototag.library.filters import PictureFilter, PictureQuery
+from prototag.library.large_thumbnails import FOLDER, LARGE_QUALITY, LargeThumbnails
+from prototag.library.preferences import Preferences
+from prototag.library.queries import PictureRef
 from prototag.library.types import (
     ACCEPTED,
     CLEARED,
@@ -140,6 +153,27 @@ class Library:
         """Store a text of another program in the library's file."""
         self.store.set_setting(name, value)
 
+    # Preferences
+
+    def preferences(self) -> Preferences:
+        """Return the preferences of the people who use the library."""
+        return preferences.read(self.store)
+
+    def set_file_types(self, names: Iterable[str]) -> None:
+        """Set the kinds of files that scans look for, such as ``["JPEG", "camera raw"]``.
+
+        Pictures of other kinds count as missing at the next scan; their labels and decisions stay.
+        """
+        preferences.set_file_types(self.store, names)
+
+    def set_sources(self, kinds: Iterable[str]) -> None:
+        """Set the kinds of files that tags are read from; none is what the next scan finds."""
+        preferences.set_sources(self.store, kinds)
+
+    def set_precision(self, precision: float | None) -> None:
+        """Set the precision that is wanted of preselected pictures; None is the default."""
+        preferences.set_precision(self.store, precision)
+
     # Pictures
 
     def scan(
@@ -175,7 +209,7 @@ class Library:
         return queries.numbers(self.store, paths)
 
     def pictures(
-        self, *, limit: int = 100, after: int = 0, **choice: Unpack[PictureFilter]
+        self, *, limit: int = 100, after: int = 0, **choice: Unpack[PictureQuery]
     ) -> list[int]:
         """Return the numbers of pictures that match all conditions, a page at a time.
 
@@ -192,8 +226,14 @@ class Library:
         state : {"tagged", "untagged", "suggested", "missing", "complete", "decided"}, optional
         folder : path-like, optional
             Pictures in this folder or its subfolders.
-        text : str, optional
-            Part of a path or of a tag.
+        camera, lens : str, optional
+            Pictures that were taken with it, by their EXIF.
+        date : str, optional
+            Pictures that were taken then: "2023", "2023-05", "2023-05-17", "2022..2023-05".
+        area : (south, west, north, east), optional
+            Pictures that were taken between these degrees.
+        query : str, optional
+            A query as for :meth:`search`, whose words are in tags, paths or EXIF.
         """
         return queries.pictures(self.store, limit, after, choice)
 
@@ -202,42 +242,103 @@ class Library:
         return tag_table.is_tag(self.store, name)
 
     def search(
-        self, query: str, *, limit: int = 100, **choice: Unpack[PictureFilter]
+        self,
+        query: str = "",
+        *,
+        order: str | None = None,
+        like: PictureRef | None = None,
+        limit: int = 100,
+        ranked: int = 1_000,
+        **choice: Unpack[PictureFilter],
     ) -> SearchResult:
-        """Search pictures by words in any of sixteen languages, the best first.
+        """Search pictures by words in any of sixteen languages, by conditions, or by likeness.
 
-        Pictures whose tags or paths have all words come first. Then all others follow, ranked by
-        how much they look like what the words name, if the library has vectors of the default
-        network.
+        Pictures whose tags, paths or EXIF have all words come first. Then others within the
+        conditions follow, ranked by how much they look like what the words name, if the library
+        has vectors of the default network.
 
         Parameters
         ----------
         query : str
-            One or more words, such as "boats at sunset".
+            Words, such as "boats at sunset"; "boat or ship", "boat without people", "boat -people",
+            a phrase in quotes, which must be in a tag or a path, and the fields ``tag:``,
+            ``name:``, ``folder:``, ``camera:``, ``lens:``, ``date:`` and ``is:``.
+        order : {"best", "added", "newest", "oldest", "name", "probability", "likeness"}, optional
+            By default "likeness" if ``like`` is given, else "best" if there are words, else
+            "added". "probability" is that of the most probable suggestion of a picture.
+        like : int or path-like, optional
+            A picture of the library that the others are compared with.
         limit : int
             Number of pictures.
+        ranked : int
+            Of these, largest number that only look like the words.
         **choice
             Conditions as for :meth:`pictures`.
         """
         from prototag.library import search
 
-        return search.search(self.trainer.general, query, limit, choice)
+        number = None if like is None else self._number(like)
+        wanted = search.Search(query, order, number, limit, ranked)
+        return search.search(self.trainer.general, wanted, choice)
+
+    def saved_searches(self) -> dict[str, str]:
+        """Return the addresses of saved searches by their names."""
+        return saved_searches.searches(self.store)
+
+    def save_search(self, name: str, address: str) -> None:
+        """Save a search of the page, or replace that of the same name."""
+        saved_searches.save(self.store, name, address)
+
+    def delete_search(self, name: str) -> None:
+        """Delete a saved search."""
+        saved_searches.delete(self.store, name)
 
     def pictures_named(self, file_name: str) -> list[int]:
         """Return the numbers of pictures with a file of this name, whatever its folder."""
         return queries.named(self.store, file_name)
 
-    def count(self, **choice: Unpack[PictureFilter]) -> int:
+    def count(self, **choice: Unpack[PictureQuery]) -> int:
         """Return how many pictures :meth:`pictures` returns on all pages."""
         return queries.count(self.store, choice)
 
-    def facets(self) -> Facets:
-        """Return tags, folders and states with their numbers of pictures."""
-        return queries.facets(self.store)
+    def facets(self, **choice: Unpack[PictureQuery]) -> Facets:
+        """Count the pictures within a filter by tag, folder, state, camera, lens, month, place."""
+        return count_facets(self.store, choice)
 
     def thumbnail(self, number: int) -> bytes | None:
         """Return a WebP of a picture, at most 256 pixels wide and high; None before its scan."""
         return queries.thumbnail(self.store, number)
+
+    @cached_property
+    def _large_thumbnails(self) -> LargeThumbnails | None:
+        """Large thumbnails beside the vector cache; None without a cache."""
+        cache = self.extractor.cache
+        if cache is None:
+            return None
+        if isinstance(cache, VectorCache):
+            path = cache.path
+        else:
+            path = default_path() if cache == "user" else Path(cache)
+        return LargeThumbnails(path.parent / FOLDER)
+
+    def kept_thumbnail(self, number: int, side: int) -> bytes | None:
+        """Return a large thumbnail that was made before, else None; ``side`` is 512 or 1024."""
+        kept = self._large_thumbnails
+        return None if kept is None else kept.get(queries.digest(self.store, number), side)
+
+    def make_thumbnail(self, number: int, side: int) -> bytes | None:
+        """Make a large thumbnail of a picture and keep it; None if its file is gone."""
+        from prototag.images.crops import fit_within, thumbnail
+        from prototag.images.decode import open_image
+
+        file = self.existing_file(number)
+        if file is None:
+            return None
+        image = open_image(file, at_least=lambda size: fit_within(size, side))
+        small = thumbnail(image, side, LARGE_QUALITY)
+        if self._large_thumbnails is not None:
+            self._large_thumbnails.put(queries.digest(self.store, number), side, small)
+        return small
 
     def existing_file(self, number: int) -> Path | None:
         """Return a file of a picture that exists; None if all are gone."""
@@ -365,9 +466,12 @@ class Library:
         """Rename a tag; if the new name is a tag already, merge the two."""
         tag_table.rename(self.store, old, new)
 
-    def hide(self, tag: str, hidden: bool = True) -> None:
-        """Never suggest a tag, or suggest it again."""
-        tag_table.hide(self.store, tag, hidden)
+    def hide(self, tag: str, hidden: bool = True, *, new: bool = False) -> None:
+        """Never suggest a tag, or suggest it again; with ``new`` the tag may be new.
+
+        Hiding a new tag keeps a word of the general vocabulary from being suggested.
+        """
+        tag_table.hide(self.store, tag, hidden, new)
 
     # Files
 
@@ -395,6 +499,13 @@ class Library:
     def export(self, file: PathLike) -> int:
         """Write labels, decisions and files as JSON lines; return the number of pictures."""
         return exporter.export(self.store, file)
+
+    def picture_list(self, pictures: Iterable[PictureRef]) -> list[dict[str, Any]]:
+        """Return ``{"file_name": path, "tags": [...]}`` of pictures, a list that training reads.
+
+        The list lacks pictures whose files are gone.
+        """
+        return exporter.picture_list(self.store, queries.numbers(self.store, pictures))
 
     @classmethod
     def restore(
@@ -531,9 +642,7 @@ class Library:
 
     def set_language(self, language: str | None) -> None:
         """Set the language of general words, such as "de"; None is that of browser or system."""
-        if language is not None:
-            check_language(language)
-        self.store.set_setting("language", language or "")
+        preferences.set_language(self.store, language)
 
     def general_words(self, language: str | None = None) -> list[GeneralWord]:
         """Return the words of the general vocabulary that are suggested, without any label.

@@ -6,37 +6,20 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any
 
 from prototag.errors import InputError, Remedy, UnknownNameError
-from prototag.library import tag_table
+from prototag.images.exif import Capture
 from prototag.library.database import SOURCE_DECISION, Store, select_in
+from prototag.library.filters import PictureQuery, where
 from prototag.library.scan import roots
 from prototag.library.types import ModelView, PictureView, Status, Suggestion
 from prototag.metadata.find_files import normalized_path
-from prototag.metadata.tag_names import key
 
 MODEL_COLUMNS = "number, trained_at, n_pictures, n_tags, f1, last_decision, is_current"
 PictureRef = int | str | os.PathLike[str]
-STATES = {
-    "tagged": "p.n_tags > 0",
-    "untagged": "p.n_tags = 0",
-    "suggested": "p.n_suggestions > 0",
-    "missing": "p.n_files = 0",
-    "complete": "p.complete = 1",
-    "decided": "p.n_decided > 0",
-}
 MAX_LIMIT = 100_000
 MAX_NUMBER = 2**63 - 1  # of a row in SQLite
-MAX_TAGS = 100  # in one filter; each is a condition of the query, and SQLite allows 1,000
-
-
-class Facets(NamedTuple):
-    """Values that pictures can be filtered by, with their numbers of pictures."""
-
-    tags: dict[str, int]  # the most frequent first
-    folders: dict[Path, int]  # without subfolders
-    states: dict[str, int]
 
 
 def number(conn: sqlite3.Connection, which: PictureRef) -> int:
@@ -93,6 +76,10 @@ def picture(store: Store, which: PictureRef) -> PictureView:
             "SELECT path FROM files WHERE picture = ? ORDER BY present DESC, path", (one,)
         ).fetchall()
         suggested = suggestions(conn, one)
+        capture = conn.execute(
+            "SELECT taken_at, camera, lens, latitude, longitude FROM captures WHERE picture = ?",
+            (one,),
+        ).fetchone()
     return PictureView(
         number=one,
         digest=digest.hex(),
@@ -103,6 +90,7 @@ def picture(store: Store, which: PictureRef) -> PictureView:
         suggestions=suggested,
         complete=bool(complete),
         missing=not there,
+        capture=Capture(*(capture or ())),
     )
 
 
@@ -147,6 +135,13 @@ def thumbnail(store: Store, one: int) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
+def digest(store: Store, one: int) -> str:
+    """Return the digest of a picture's pixels in hexadecimal."""
+    with store.read() as conn:
+        row = conn.execute("SELECT digest FROM pictures WHERE id = ?", (number(conn, one),))
+        return bytes(row.fetchone()[0]).hex()
+
+
 def suggestions(conn: sqlite3.Connection, one: int) -> list[Suggestion]:
     """Return the suggestions for a picture, the most probable first."""
     return [
@@ -160,162 +155,26 @@ def suggestions(conn: sqlite3.Connection, one: int) -> list[Suggestion]:
     ]
 
 
-class PictureFilter(TypedDict, total=False):
-    """Conditions on pictures, all of which must hold."""
-
-    tags: Sequence[str]  # all of these
-    without: Sequence[str]  # none of these
-    state: str | None  # one of STATES
-    folder: str | os.PathLike[str] | None  # with its subfolders
-    text: str | None  # part of a path or of a tag
-
-
-def pictures(store: Store, limit: int, after: int, choice: PictureFilter) -> list[int]:
+def pictures(store: Store, limit: int, after: int, choice: PictureQuery) -> list[int]:
     """Return the numbers above ``after`` of pictures that match all conditions, in order."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InputError(f"limit={limit}: give 1 to {MAX_LIMIT:,}.")
     if after >= MAX_NUMBER:  # also beyond what SQLite can hold
         after = MAX_NUMBER
     with store.read() as conn:
-        one, where, values = _where_clause(conn, **choice)
+        one, clause, values = where(conn, choice)
         rows = conn.execute(
-            f"SELECT {one} FROM {where} AND {one} > ? ORDER BY {one} LIMIT ?",
+            f"SELECT {one} FROM {clause} AND {one} > ? ORDER BY {one} LIMIT ?",
             [*values, after, limit],
         ).fetchall()
     return [row[0] for row in rows]
 
 
-def count(store: Store, choice: PictureFilter) -> int:
+def count(store: Store, choice: PictureQuery) -> int:
     """Return how many pictures match all conditions."""
     with store.read() as conn:
-        _, where, values = _where_clause(conn, **choice)
-        return int(conn.execute(f"SELECT count(*) FROM {where}", values).fetchone()[0])
-
-
-def matching_words(
-    store: Store, words: Sequence[str], limit: int, choice: PictureFilter
-) -> list[int]:
-    """Return pictures that match all conditions and have all words in a tag or a path, in order.
-
-    A word matches at the beginning of a word.
-    """
-    folded = [key(word) for word in words]
-    with store.read() as conn:
-        one, where, values = _where_clause(conn, **choice)
-        tags = conn.execute("SELECT id, key FROM tags WHERE n_pictures > 0").fetchall()
-        has_tag = [
-            "SELECT picture FROM labels WHERE value = 1 AND tag IN "
-            f"({','.join(str(tag) for tag, name in tags if _has_word(name, word))})"
-            for word in folded
-        ]
-        has_path = "SELECT picture FROM files WHERE present AND instr(search_name, ?)"
-        candidates = conn.execute(
-            f"SELECT DISTINCT {one} FROM {where} AND "
-            + " AND ".join(f"({one} IN ({tagged}) OR {one} IN ({has_path}))" for tagged in has_tag)
-            + f" ORDER BY {one}",
-            [*values, *folded],
-        )
-        result: list[int] = []
-        for (picture,) in candidates:
-            names = conn.execute(
-                "SELECT search_name FROM files WHERE picture = ? AND present", (picture,)
-            ).fetchall()
-            if all(
-                any(_has_word(name, word) for (name,) in names)
-                or conn.execute(f"{tagged} AND picture = ? LIMIT 1", (picture,)).fetchone()
-                for word, tagged in zip(folded, has_tag, strict=True)
-            ):
-                result.append(picture)
-                if len(result) == limit:
-                    break
-    return result
-
-
-def _has_word(text: str, word: str) -> bool:
-    """Return whether a word of the text begins with a word; both are folded."""
-    at = text.find(word)
-    while at >= 0:
-        if at == 0 or not text[at - 1].isalnum() or not word[0].isascii():
-            return True
-        at = text.find(word, at + 1)
-    return False
-
-
-def _where_clause(
-    conn: sqlite3.Connection,
-    tags: Sequence[str] = (),
-    without: Sequence[str] = (),
-    state: str | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    text: str | None = None,
-) -> tuple[str, str, list[Any]]:
-    """Return SQL of a filter: the column of the number, tables with conditions, and values."""
-    if len(tags) + len(without) > MAX_TAGS:
-        raise InputError(
-            f"{len(tags) + len(without)} tags to filter by: give at most {MAX_TAGS} of tags= and "
-            "without= together."
-        )
-    if state is not None and state not in STATES:
-        raise InputError(f"state={state!r}: give {', '.join(STATES)}.")
-    tag_ids = [tag_table.resolve_tag(conn, tag) for tag in tags]
-    # The rarest tag comes first: its index returns pictures in order.
-    tag_ids.sort(
-        key=lambda tag: conn.execute("SELECT n_pictures FROM tags WHERE id = ?", (tag,)).fetchone()[
-            0
-        ]
-    )
-    one = "p.id"
-    source = "pictures p"
-    conditions = ["1"]
-    values = list[Any]()
-    if tag_ids:
-        one = "l0.picture"
-        source = "labels l0" + " CROSS JOIN pictures p ON p.id = l0.picture" * (state is not None)
-        conditions.append("l0.tag = ? AND l0.value = 1")
-        values.append(tag_ids[0])
-    has = f"EXISTS (SELECT 1 FROM labels l WHERE l.picture = {one} AND l.tag = ? AND l.value = 1)"
-    conditions += [has] * len(tag_ids[1:])
-    values += tag_ids[1:]
-    conditions += [f"NOT {has}"] * len(without)
-    values += [tag_table.resolve_tag(conn, tag) for tag in without]
-    if state is not None:
-        conditions.append(STATES[state])
-    there = f"present = {int(state != 'missing')}"
-    if folder is not None:
-        place = os.fsencode(normalized_path(Path(folder)))
-        inside = place.rstrip(b"/") + os.sep.encode()
-        conditions.append(
-            f"{one} IN (SELECT picture FROM files WHERE path > ? AND path < ? AND {there})"
-        )
-        values += [inside, inside[:-1] + bytes([inside[-1] + 1])]
-    if text is not None and text.strip():
-        conditions.append(
-            f"{one} IN (SELECT picture FROM files WHERE instr(search_name, ?) AND {there} UNION "
-            "SELECT l.picture FROM tags t CROSS JOIN labels l ON l.tag = t.id AND l.value = 1 "
-            "WHERE instr(t.key, ?))"
-        )
-        values += [text.casefold(), key(text)]
-    return one, f"{source} WHERE {' AND '.join(conditions)}", values
-
-
-def facets(store: Store) -> Facets:
-    """Return the values that pictures can be filtered by."""
-    with store.read() as conn:
-        rows = conn.execute(
-            "SELECT name, n_pictures FROM tags WHERE n_pictures > 0 ORDER BY n_pictures DESC, key"
-        )
-        tags = dict(rows.fetchall())
-        folders = conn.execute(
-            "SELECT folder, count(*) FROM files WHERE present = 1 GROUP BY folder ORDER BY folder"
-        ).fetchall()
-        states = _states(conn)
-    return Facets(tags, {Path(os.fsdecode(path)): size for path, size in folders}, states)
-
-
-def _states(conn: sqlite3.Connection) -> dict[str, int]:
-    sums = ", ".join(f"coalesce(sum({condition}), 0)" for condition in STATES.values())
-    row = conn.execute(f"SELECT {sums} FROM pictures p").fetchone()
-    return dict(zip(STATES, row, strict=True))
+        _, clause, values = where(conn, choice)
+        return int(conn.execute(f"SELECT count(*) FROM {clause}", values).fetchone()[0])
 
 
 def version(store: Store) -> tuple[int | None, int]:

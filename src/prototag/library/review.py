@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from prototag.errors import InputError
-from prototag.library import query_strategies, tag_table
+from prototag.library import preferences, query_strategies, tag_table
 from prototag.library.active_model import ActiveModel
 from prototag.library.cold_start import ColdStartEstimate
 from prototag.library.database import Store, select_in
@@ -32,6 +32,7 @@ NEVER = 1.0  # threshold that preselects nothing
 
 # A label is likely wrong if its held-out probability is below this share of the tag's frequency.
 MAX_RELATIVE_PROBABILITY = 0.5
+MIN_THRESHOLD = 0.3  # for any precision that is wanted
 DEFAULT_THRESHOLD = 0.5  # without a model, or for a model that applies no tags
 
 
@@ -86,9 +87,13 @@ def _threshold(trainer: Trainer, estimate: ColdStartEstimate | None) -> float:
     if estimate is not None:
         return estimate.estimate.threshold
     active = trainer.latest
+    wanted = preferences.precision(trainer.store)
     if active is None:
-        return DEFAULT_THRESHOLD
-    usual = active.annotator.operating_points.default_threshold
+        return DEFAULT_THRESHOLD if wanted is None else NEVER  # nobody knows its precision
+    points = active.annotator.operating_points
+    if wanted is not None:
+        return max(min(points.threshold_for(wanted), NEVER), MIN_THRESHOLD)
+    usual = points.default_threshold
     return usual if usual <= 1 else DEFAULT_THRESHOLD
 
 

@@ -19,6 +19,7 @@ from prototag.errors import LibraryError, MetadataError
 from prototag.events import Meter, Progress
 from prototag.features.vector_cache import stamp_of
 from prototag.library.database import Store
+from prototag.library.preferences import is_scanned, skipped_suffixes
 from prototag.metadata.collect_tags import KINDS, find_pictures, parse_kinds, tags_of
 from prototag.metadata.find_files import Picture, normalized_path
 from prototag.metadata.tag_names import clean, key, unique
@@ -153,6 +154,7 @@ def scan_files(store: Store, progress: Progress | None = None) -> ScanResult:
     """
     with store.read() as conn:
         result = ScanResult(known=known_files(conn))
+    skipped = skipped_suffixes(store)
     for root in roots(store):
         try:
             pictures = find_pictures([root.path], result.problems, _kinds(root.kind), root.column)
@@ -160,6 +162,7 @@ def scan_files(store: Store, progress: Progress | None = None) -> ScanResult:
             # A drive that is not connected removes no file.
             result.problems.append(f"{error} Its pictures stay in the library.")
             continue
+        pictures = [one for one in pictures if is_scanned(one.path, skipped)]
         result.roots.append(_read_tags(root, pictures, result, progress))
     if not result.roots:
         raise LibraryError("\n".join(result.problems) or "the library has no folder to scan.")

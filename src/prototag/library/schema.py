@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prototag.errors import LibraryError
+from prototag.library import text_matching
 from prototag.storage.sqlite_lock_guard import OpenDatabase
 
 APPLICATION_ID = int.from_bytes(b"PTli", "big")  # application_id of a library file
@@ -270,12 +271,26 @@ _FIFTH = (
     "CREATE INDEX concept_coordinates_by_version ON concept_coordinates (version)",
 )
 
+_SIXTH = (
+    # EXIF of a picture, NULL where its files say nothing. A picture without a row is read by the
+    # next scan. taken_at: the camera's clock as 2023-05-17T14:03:22, which sorts as text.
+    """CREATE TABLE captures (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
+        taken_at TEXT, camera TEXT, lens TEXT, latitude REAL, longitude REAL)""",
+    "CREATE INDEX captures_by_time ON captures (taken_at)",
+    "CREATE INDEX captures_by_camera ON captures (camera)",
+    "CREATE INDEX captures_by_lens ON captures (lens)",
+    # address: the query of the page's address, such as text=dog&state=untagged.
+    """CREATE TABLE searches (name TEXT PRIMARY KEY, address TEXT NOT NULL,
+        saved_at REAL NOT NULL) WITHOUT ROWID""",
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     (*_FIRST, *_counting()),
     _SECOND,
     _THIRD,
     _FOURTH,
     _FIFTH,
+    _SIXTH,
 )
 
 
@@ -493,7 +508,7 @@ def _refuse_second_name(path: Path, status: os.stat_result) -> None:
 
 def _open(path: Path, mode: str, wait: float, vfs: str | None) -> sqlite3.Connection:
     name = f"{Path(os.path.abspath(path)).as_uri()}?mode={mode}"
-    return sqlite3.connect(
+    conn = sqlite3.connect(
         f"{name}&vfs={vfs}" if vfs else name,
         timeout=wait,
         isolation_level=None,
@@ -501,6 +516,8 @@ def _open(path: Path, mode: str, wait: float, vfs: str | None) -> sqlite3.Connec
         uri=True,
         cached_statements=256,
     )
+    text_matching.register(conn)
+    return conn
 
 
 def _check_owner(conn: sqlite3.Connection, path: Path, new: bool, known: int) -> None:

@@ -131,10 +131,10 @@ def tags(store: Store, text: str | None = None) -> list[TagView]:
     ]
 
 
-def hide(store: Store, name: str, hidden: bool) -> None:
-    """Hide a tag, removing its suggestions, or show it again."""
+def hide(store: Store, name: str, hidden: bool, new: bool = False) -> None:
+    """Hide a tag, removing its suggestions, or show it again; with ``new`` it may be new."""
     with store.write() as conn:
-        tag = resolve_tag(conn, name)
+        tag = create_tag_if_new(conn, name) if new else resolve_tag(conn, name)
         conn.execute(
             "UPDATE tags SET hidden = ?, suggested_changes = -1 WHERE id = ?", (hidden, tag)
         )

@@ -20,7 +20,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.operating_points import MIN_SUGGESTED_PROBABILITY
 from prototag.annotator.training_set import fit_tagger
 from prototag.arrays import Array, Bools, Doubles, Rows
-from prototag.errors import InputError, Remedy, UnknownNameError
+from prototag.errors import InputError, Remedy, TrainingError, UnknownNameError
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.knowledge.concepts import BACKBONE, NamePrior, name_prior
@@ -40,6 +40,7 @@ from prototag.library.cold_start import ColdStart, ColdStartEstimate
 from prototag.library.concept_index import ConceptIndex
 from prototag.library.database import Store
 from prototag.library.general_suggestions import GeneralSuggestions
+from prototag.library.learning_curves import LaterLabels
 from prototag.library.types import ModelView, Reason, Suggestion, TrainingReport
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.update import p_missing_label
@@ -181,6 +182,9 @@ class Trainer:
         if len(active.pictures) < len(active.known):  # the selection took long: store it
             others = active.pictures[len(data.pictures) :]
             model_versions.store_candidate_pool(self.store, number, max(active.known), others)
+        with self.store.write() as conn:
+            trained = [column for column, tag in enumerate(active.tags) if tag >= 0]
+            explanations.record_curves(conn, active, trained, LaterLabels(conn))
         with self._lock:
             self._active = active
             self.update()
@@ -345,6 +349,7 @@ class Trainer:
             if model_versions.current(self.store) != active.number:
                 return  # another process has replaced the model meanwhile
             existing = {row[0] for row in conn.execute("SELECT id FROM tags")}
+            later_labels = LaterLabels(conn)
             for column, row in applied.publish.items():
                 if row.tag not in existing:
                     continue  # merged with another tag meanwhile
@@ -356,6 +361,7 @@ class Trainer:
                 elif column in applied.updated:
                     points = explanations.operating_points_of(active, column)
                     explanations.write_operating_points(conn, points, [row.tag])
+                    explanations.record_curves(conn, active, [column], later_labels)
                 conn.execute(
                     "UPDATE tags SET suggested_changes = ? WHERE id = ?",
                     (row.label_changes, row.tag),
@@ -433,7 +439,7 @@ class Trainer:
 
         Raises
         ------
-        InputError
+        TrainingError
             No picture has the tag.
         """
         skip = set(skip)
@@ -471,7 +477,7 @@ class Trainer:
         ).fetchone()
         tag_row = TagRow(*row)
         if not n_pictures:
-            raise InputError(
+            raise TrainingError(
                 f"no picture has the tag {tag_row.name!r}: accept it for one or more first."
             )
         return tag_row

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from prototag.images.exif import Capture
 from prototag.metadata.sidecar import Change
 
 # verdicts on a pair of picture and tag
@@ -64,10 +65,10 @@ class GeneralWord(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """Pictures that were searched by words, the best first."""
+    """Pictures that a search has found, in its order."""
 
     pictures: list[int]
-    n_matches: int  # of these, the first, whose tags or paths have the words
+    n_matches: int  # that meet all conditions; the others only look like the words
 
 
 class ReviewCell(NamedTuple):
@@ -128,6 +129,7 @@ class PictureView:
     suggestions: list[Suggestion]  # the most probable first
     complete: bool  # whether it lacks all other tags
     missing: bool  # whether none of its files exists any more
+    capture: Capture  # when, with what and where it was taken
 
 
 class Reason(NamedTuple):

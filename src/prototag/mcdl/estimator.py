@@ -264,8 +264,8 @@ class MCDL(PrototypeEstimator):
 
     def _problem(self, X: Any, Y: Any) -> Problem:
         recipe = RECIPES[self.recipe] if isinstance(self.recipe, str) else self.recipe
-        tau = 0.25 + recipe.tau_share * self.margin if self.tau is None else self.tau
         hinge = self.loss == "squared_hinge"
+        tau = self.margin_centre()
         loss = losses.squared_hinge(self.margin, tau) if hinge else losses.squared()
         return Problem(
             X,
@@ -279,6 +279,11 @@ class MCDL(PrototypeEstimator):
             self.init_iter,
             self._engine,
         )
+
+    def margin_centre(self) -> float:
+        """Return tau, the parameter's or the recipe's."""
+        recipe = RECIPES[self.recipe] if isinstance(self.recipe, str) else self.recipe
+        return float(0.25 + recipe.tau_share * self.margin if self.tau is None else self.tau)
 
     def code_settings(self) -> CodeSettings:
         """Return the settings of visual coding."""

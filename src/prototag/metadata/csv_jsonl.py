@@ -4,14 +4,16 @@ CSV and JSON lines are those of Hugging Face's imagefolder. A file named ``.json
 COCO or FiftyOne (:mod:`prototag.metadata.dataset_json`).
 
 A row names a file (``file_name``, ``file``, ``filename``, ``path`` or ``image``) and has its tags
-in a column ``tags``, ``keywords``, ``labels``, ``label`` or ``tag``: a list of strings, the same
-list as JSON in a string, or one string separated by ``;``, or by ``,`` if it has no ``;``. Without
-such a column every other column is a tag with values 0 or 1. A column ``split`` may name the part
-of a data set. Several rows may have the same file.
+in a column ``tags``, ``keywords``, ``labels``, ``label`` or ``tag``: a list of strings, also of
+lists, the same list as JSON or as Python and NumPy print it in a string, or one string separated by
+``;``, or by ``,`` if it has no ``;``. A column ``objects`` holds the ``categories`` of detected
+objects. Without such a column every other column is a tag with values 0 or 1. A column ``split``
+may name the part of a data set. Several rows may have the same file.
 """
 
 from __future__ import annotations
 
+import ast
 import codecs
 import csv
 import io
@@ -22,9 +24,10 @@ import reprlib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prototag.errors import MetadataError
 from prototag.metadata import dataset_json
@@ -32,12 +35,15 @@ from prototag.storage.sqlite_lock_guard import open_for_reading
 
 MAX_BYTES = 1 << 30
 FILE_COLUMNS = ("file_name", "file", "filename", "path", "image")
-TAG_COLUMNS = ("tags", "keywords", "labels", "label", "tag")
+TAG_COLUMNS = ("tags", "keywords", "labels", "label", "tag", "objects")
+OBJECT_LABELS = ("categories", "category", "labels", "label")  # members of ``objects``
+MAX_NESTED_LISTS = 8
 SPLIT_COLUMN = "split"
 FOLDER_LISTS = ("metadata.jsonl", "metadata.csv")  # in a folder of pictures
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 TABLE_SUFFIXES = (".csv", ".tsv")
 DATASET_SUFFIX = ".json"  # COCO or FiftyOne
+_PYTHON_TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _BOOLEANS = {"": 0, "0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
 
 Record = dict[str, object]  # one line by the names of its columns
@@ -237,23 +243,46 @@ def _columns(where: str, names: list[str], column: str | None) -> Columns:
 
 def _tags(where: str, name: str, value: object) -> list[str]:
     if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise MetadataError(
-                f"{where}: {name!r} begins with '[' and is no JSON list ({_reason(error)}): write "
-                '["sea", "sky"], or sea; sky.'
-            ) from None
+        value = _parse_list(where, name, value)
+    if isinstance(value, dict):
+        value = next((value[key] for key in OBJECT_LABELS if key in value), value)
     if value is None:
         return []
     if isinstance(value, str):
         return split_tags(value)
-    if isinstance(value, list) and all(isinstance(tag, str) for tag in value):
-        return _tidy(value)
+    if isinstance(value, list):
+        tags = _flatten(value)
+        if all(isinstance(tag, str) for tag in tags):
+            return list(dict.fromkeys(_tidy(tags)))
     raise MetadataError(
         f"{where}: {name!r} is {reprlib.repr(value)}; a list of strings is allowed, or one string "
         "separated by ';' or ','."
     )
+
+
+def _parse_list(where: str, name: str, text: str) -> object:
+    """Parse a list in a string: JSON, or what pandas and NumPy print."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        inside = text.strip()[1:-1]
+        literals = _PYTHON_TEXT.findall(inside)
+        if text.rstrip().endswith("]") and not _PYTHON_TEXT.sub("", inside).strip(" ,\t\r\n"):
+            with suppress(ValueError, SyntaxError):
+                return [ast.literal_eval(literal) for literal in literals]
+        raise MetadataError(
+            f"{where}: {name!r} begins with '[' and is no list in JSON ({_reason(error)}) or "
+            'Python: write ["sea", "sky"], or sea; sky.'
+        ) from None
+
+
+def _flatten(value: list[object]) -> list[Any]:
+    """Return the members of nested lists, up to a depth."""
+    for _ in range(MAX_NESTED_LISTS):
+        if not any(isinstance(one, list) for one in value):
+            break
+        value = list(chain.from_iterable(o if isinstance(o, list) else [o] for o in value))
+    return value
 
 
 def _is_marked(where: str, record: Record, name: str) -> bool:

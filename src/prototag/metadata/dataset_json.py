@@ -13,6 +13,8 @@ No package of these projects is needed. :func:`read` reads the first two; imagef
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import reprlib
@@ -159,8 +161,8 @@ def write(path: str | os.PathLike[str], images: Iterable[LabeledImage], form: Fo
     """Write pictures with their tags as a data set, atomically; return their number.
 
     Paths are relative to the folder of the file. Pictures of "imagefolder" (a file
-    ``metadata.jsonl`` in the folder of the pictures) and "fiftyone" must be below it; COCO names
-    others by absolute paths.
+    ``metadata.jsonl`` or ``metadata.csv`` in the folder of the pictures) and "fiftyone" must be
+    below it; COCO names others by absolute paths.
     """
     path = Path(path)
     rows = [LabeledImage(_relative(path, one.path, form), *one[1:]) for one in images]
@@ -170,12 +172,11 @@ def write(path: str | os.PathLike[str], images: Iterable[LabeledImage], form: Fo
     elif form == "fiftyone":
         text = json.dumps(_fiftyone(rows))
     elif form == "imagefolder":
-        lines = ({"file_name": one.path, "tags": list(one.tags)} for one in rows)
-        text = "\n".join(map(json.dumps, lines))
+        text = _imagefolder(rows, as_table=path.suffix.lower() == ".csv")
     else:
         raise MetadataError(f"form={form!r}: give one of {', '.join(map(repr, FORMATS))}.")
     with replacing(path) as file:
-        file.write(f"{text}\n".encode("ascii"))
+        file.write(f"{text}\n".encode())
     return len(rows)
 
 
@@ -196,6 +197,17 @@ def _relative(file: Path, picture: str | os.PathLike[str], form: Format) -> str:
     raise MetadataError(
         f"{picture} is not below {root}: write the file into the folder of the pictures."
     )
+
+
+def _imagefolder(rows: list[LabeledImage], *, as_table: bool) -> str:
+    lines = [{"file_name": one.path, "tags": list(one.tags)} for one in rows]
+    if not as_table:
+        return "\n".join(map(json.dumps, lines))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["file_name", "tags"])
+    writer.writerows([line["file_name"], json.dumps(line["tags"])] for line in lines)
+    return table.getvalue().rstrip("\n")
 
 
 def _coco(rows: list[LabeledImage], sizes: list[tuple[int, int]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reports: self-contained HTML pages, SVG figures, tables in HTML and Markdown.
+"""Reports: self-contained HTML pages, SVG figures, tables in HTML, Markdown and LaTeX.
 
 The package draws arrays, text and pictures, and is independent of the method. A page::
 
@@ -11,7 +11,7 @@ The package draws arrays, text and pictures, and is independent of the method. A
 
 Functions that draw return :class:`Markup`; any other content of a page is text and is escaped.
 ``standalone(figure)`` returns a figure as an SVG file, ``markdown(columns, rows)`` a Markdown
-table.
+table and ``latex(columns, rows)`` a LaTeX table.
 """
 
 from prototag.report.charts.bar_charts import bars, histogram
@@ -22,7 +22,7 @@ from prototag.report.charts.reliability_charts import precision_recall, reliabil
 from prototag.report.contact_sheet import Card, Mark, Thumbnails, chip, chips, key, picture_sheet
 from prototag.report.html import Markup, element
 from prototag.report.page import Fact, Page, details, facts, figure, figures, heading, paragraph
-from prototag.report.tables import Column, markdown, table
+from prototag.report.tables import Column, latex, markdown, table
 
 __all__ = [
     "Card",
@@ -44,6 +44,7 @@ __all__ = [
     "heading",
     "histogram",
     "key",
+    "latex",
     "lines",
     "markdown",
     "paragraph",

@@ -1,4 +1,4 @@
-"""Tables in HTML and in Markdown from the same rows."""
+"""Tables in HTML, Markdown and LaTeX from the same rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any, Literal
 from prototag.report.charts.axes import number
 from prototag.report.html import Markup, element
 
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    sign: f"\\{sign}" for sign in "&%$#_{}"
+}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
@@ -83,6 +86,40 @@ def markdown(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> 
     rule = ["---" if column.kind == "text" else "---:" for column in kinds]
     lines = (grid[0], rule, *grid[1:])
     return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+def latex(
+    columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], *, caption: str = ""
+) -> str:
+    """Return a LaTeX table that needs the package booktabs, with right-aligned numbers."""
+    kinds = _columns(columns, rows)
+    cells = [[_latex_text(column.name) for column in kinds]]
+    cells += [
+        [_latex_text(column.format(value)) for column, value in zip(kinds, row, strict=True)]
+        for row in rows
+    ]
+    head, *body = (" & ".join(line) + r" \\" for line in cells)
+    alignment = "".join("l" if column.kind == "text" else "r" for column in kinds)
+    lines = [
+        r"\begin{table}",
+        rf"\caption{{{_latex_text(caption)}}}",
+        r"\centering",
+        rf"\begin{{tabular}}{{{alignment}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_text(text: str) -> str:
+    """Escape the characters that are commands in LaTeX."""
+    escaped = "".join(_LATEX.get(sign, sign) for sign in text)
+    return escaped.replace("–", "--").replace("µ", r"$\mu$").replace("−", "$-$")
 
 
 def _columns(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> list[Column]:

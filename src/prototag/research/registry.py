@@ -174,6 +174,57 @@ METHODS: tuple[Method, ...] = (
         "kernel ridge", "kernel_ridge:KernelRidge", "kernel", {"gamma": 1.0, "strength": 0.3},
         components=400,
     ),
+    _baseline(
+        "SEM on given vectors", "sem:SEM", "neighbours",
+        {"n_per_tag": 2, "sharpness": 8.0, "prior": 0.5, "refinement": 0.1},
+    ),
+    _baseline(
+        "diverse 2PKNN (determinantal)", "diverse:DiverseTwoPassKNN", "neighbours",
+        {"n_per_tag": 2, "sharpness": 8.0},
+    ),
+    _baseline(
+        "positive means (VLAD's annotator)", "positive_mean:PositiveMean", "means",
+        {"n_local": 1},
+    ),
+    _baseline(
+        "positive means of sparse codes", "positive_mean:PositiveMean", "means",
+        {"n_centres": 30}, options={"encoding": "sparse", "n_centres": 1024},
+    ),
+    _baseline(
+        "positive means of VLAD on given vectors", "positive_mean:PositiveMean", "means",
+        {"n_centres": 4}, options={"encoding": "vlad"},
+    ),
+    _baseline(
+        "prototype selection + 2PKNN", "prototype_selection:PrototypeSelection", "selection",
+        {"n_prototypes": 0.5, "n_per_tag": 2, "sharpness": 8.0},
+    ),
+    _baseline(
+        "PQ-kNN", "quantization:QuantizedKNN", "neighbours",
+        {"bits": 6, "block_columns": 4, "n_neighbours": 10, "sharpness": 8.0},
+    ),
+    _baseline(
+        "DPQ-kNN (encoded distances)", "quantization:QuantizedKNN", "neighbours",
+        {"bits": 6, "block_columns": 4, "n_neighbours": 10, "sharpness": 8.0},
+        options={"distance_bits": 1},
+    ),
+    _baseline(
+        "supervised hashing kNN", "hashing:HashingKNN", "neighbours",
+        {"n_bits": 24, "sharpness": 8.0, "n_neighbours": 10, "n_landmarks": 50, "n_rounds": 2,
+         "fit_weight": 1.0, "n_folds": 2},
+    ),
+    _baseline(
+        "AHL (hyperedge weights)", "hypergraph:AHL", "propagation",
+        {"sharpness": 8.0, "projection": 0.3, "n_neighbours": 10, "n_rounds": 2, "n_folds": 2},
+    ),
+    _baseline(
+        "MVSAE on given vectors", "autoencoder:MVSAE", "network",
+        {"balance": 0.5, "n_hidden": 32, "n_joint": 24, "rate": 0.01, "n_epochs": 60},
+        random=True,
+    ),
+    _baseline(
+        "RPLRF by cells", "local_ranking:RPLRF", "ranking",
+        {"rank": 4, "n_local": 100, "n_cells": 5, "decay": 0.001, "n_rounds": 2},
+    ),
 )  # fmt: skip
 OURS = METHODS[0].name
 

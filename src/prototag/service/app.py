@@ -27,6 +27,7 @@ from prototag.service.routes import (
     pages,
     pictures_and_decisions,
     review,
+    settings,
     suggestions,
     words,
 )
@@ -38,15 +39,17 @@ if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.library.library import Library
 
-OPERATIONS: tuple[Operation, ...] = (
-    *annotate.OPERATIONS,
-    *pictures_and_decisions.OPERATIONS,
-    *suggestions.OPERATIONS,
-    *review.OPERATIONS,
-    *words.OPERATIONS,
-    *jobs.OPERATIONS,
-    *photoprism.OPERATIONS,
-)
+GROUPS: dict[str, tuple[Operation, ...]] = {
+    "Annotation": annotate.OPERATIONS,
+    "Pictures and decisions": pictures_and_decisions.OPERATIONS,
+    "Suggestions": suggestions.OPERATIONS,
+    "Review": review.OPERATIONS,
+    "Search": words.OPERATIONS,
+    "Settings": settings.OPERATIONS,
+    "Scan, training, sync": jobs.OPERATIONS,
+    "Other programs": photoprism.OPERATIONS,
+}
+OPERATIONS = tuple(operation for group in GROUPS.values() for operation in group)
 
 
 def create_app(
@@ -120,7 +123,7 @@ def create_app(
 
 
 def _routes(service: Service) -> list[BaseRoute]:
-    document = json.dumps(openapi.document(OPERATIONS)).encode()
+    document = json.dumps(openapi.document(GROUPS)).encode()
 
     async def openapi_document(_: Request) -> Response:
         return Response(document, 200, None, "application/json")

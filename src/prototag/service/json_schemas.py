@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prototag.library.saved_searches import MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH
 from prototag.library.types import VERDICTS
 from prototag.service.jobs import STATES
 from prototag.service.problem_details import bad_request
@@ -60,11 +61,13 @@ _TAG_CHOICE: dict[str, Schema] = {
     "vocabulary": array(NAME, MAX_ITEMS, 1),
 }
 TAG_CHOICE_FIELDS = tuple(_TAG_CHOICE)
+PICTURE_DATA: Schema = {
+    **TEXT,
+    "contentEncoding": "base64",
+    "description": "A file as a data URL, or its bytes in base64.",
+}
 _SOURCE: dict[str, Schema] = {
-    "image": {
-        "type": "string",
-        "description": "The file as a data URL.",
-    },
+    "image": PICTURE_DATA,
     "path": {"type": "string", "description": "A file inside an allowed folder."},
 }
 
@@ -108,7 +111,7 @@ COMPONENTS: dict[str, Schema] = {
         "images",
         "paths",
         *_TAG_CHOICE,
-        images=array(TEXT, 64),
+        images=array(PICTURE_DATA, 64),
         paths=array(TEXT, MAX_ITEMS),
         **_TAG_CHOICE,
     ),
@@ -121,9 +124,8 @@ COMPONENTS: dict[str, Schema] = {
         by={"enum": ["vector", "code"]},
     ),
     "ExplainRequest": record(*_SOURCE, "tags", **_SOURCE, tags=array(NAME, 20, 1)),
-    "SimilarTrainingPictures": record(
-        similar=array(record(similarity=NUMBER, name=TEXT, tags=array(TEXT)))
-    ),
+    "SimilarTrainingPicture": record(similarity=NUMBER, name=TEXT, tags=array(TEXT)),
+    "SimilarTrainingPictures": record(similar=array(ref("SimilarTrainingPicture"))),
     "Explanation": record(
         tags=array(
             record(
@@ -211,19 +213,32 @@ COMPONENTS: dict[str, Schema] = {
         suggestions=array(ref("Suggestion")),
         complete=FLAG,
         missing=FLAG,
+        capture={
+            **record(
+                taken_at=nullable({**TEXT, "description": "Time of the camera's clock."}),
+                camera=nullable(TEXT),
+                lens=nullable(TEXT),
+                latitude=nullable(NUMBER),
+                longitude=nullable(NUMBER),
+            ),
+            "description": "EXIF: when, with what and where the picture was taken.",
+        },
     ),
     "Pictures": record(
         pictures=array(PICTURE),
         count={**COUNT, "description": "Number of all matching pictures."},
         next=nullable({**PICTURE, "description": "Value of `after` for the next page."}),
     ),
-    "PictureNumbers": record(pictures=array(PICTURE)),
+    "PictureListRequest": record(pictures=array(PICTURE, MAX_ITEMS, 1)),
+    "PictureList": record(rows=array(record(file_name=TEXT, tags=array(TEXT)))),
     "ReviewBatchRequest": record(
         "tag",
         "queue",
         "uncertain",
         "limit",
         "skip",
+        "up_to_date",
+        up_to_date={**FLAG, "description": "Wait until all decisions affect the order."},
         tag=NAME,
         queue={
             "enum": ["most_informative", "likely_missing", "likely_wrong", "general_words"],
@@ -259,6 +274,7 @@ COMPONENTS: dict[str, Schema] = {
             "has it.",
         },
         prefetch={**array(PICTURE), "description": "Pictures that are likely in the next batch."},
+        up_to_date={**FLAG, "description": "Whether all decisions until now affect the order."},
     ),
     "GeneralWords": record(
         available={
@@ -271,16 +287,36 @@ COMPONENTS: dict[str, Schema] = {
         ),
     ),
     "SearchResult": record(
-        pictures={**array(PICTURE), "description": "The best first."},
+        pictures={**array(PICTURE), "description": "In the order of the search."},
         n_matches={
             **COUNT,
-            "description": "How many of the first pictures have the words in tags or paths.",
+            "description": "How many pictures meet all conditions; the others only look like the "
+            "words.",
         },
     ),
+    "SavedSearch": record(
+        name={"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH},
+        address={
+            "type": "string",
+            "maxLength": MAX_ADDRESS_LENGTH,
+            "description": "Query of the page's address, such as text=dog&state=untagged.",
+        },
+    ),
+    "DeleteSearchRequest": record(name=NAME),
+    "Searches": record(searches=array(ref("SavedSearch"))),
     "Facets": record(
+        pictures={**COUNT, "description": "Pictures within the filter."},
         tags={**COUNTS, "description": "Pictures with each tag, the most frequent first."},
         folders={**COUNTS, "description": "Pictures in each folder, without its subfolders."},
         states={**COUNTS, "description": "Pictures in each state."},
+        cameras={**COUNTS, "description": "Pictures of each camera, the most frequent first."},
+        lenses={**COUNTS, "description": "Pictures of each lens, the most frequent first."},
+        months={**COUNTS, "description": "Pictures of each month of capture, such as 2023-05."},
+        undated={**COUNT, "description": "Pictures without a time of capture."},
+        places={
+            **array(record(latitude=NUMBER, longitude=NUMBER, pictures=COUNT)),
+            "description": "Pictures near points, by EXIF.",
+        },
     ),
     "Decision": record(
         number=COUNT,
@@ -324,7 +360,34 @@ COMPONENTS: dict[str, Schema] = {
         },
     ),
     "RenameRequest": record(old=NAME, new=NAME),
-    "HideRequest": record("hidden", tag=NAME, hidden=FLAG),
+    "HideRequest": record("hidden", "new", tag=NAME, hidden=FLAG, new=FLAG),
+    "Settings": record(
+        file_types={**array(TEXT), "description": "Kinds of files that are scanned."},
+        all_file_types=array(TEXT),
+        sources={
+            **array(TEXT),
+            "description": "Kinds of files that tags are read from; empty for those that are "
+            "found.",
+        },
+        all_sources=array(TEXT),
+        precision={
+            **nullable(SHARE),
+            "description": "Precision that is wanted of preselected pictures; null for the "
+            "default.",
+        },
+        language={**nullable(TEXT), "description": "Of general words; null for the browser's."},
+        all_languages=array(TEXT),
+    ),
+    "SettingsRequest": record(
+        "file_types",
+        "sources",
+        "precision",
+        "language",
+        file_types=array(TEXT, 20, 1),
+        sources=array(TEXT, 20),
+        precision={**SHARE, "description": "0 is the default."},
+        language={**TEXT, "description": "Empty is that of the browser."},
+    ),
     "Model": record(
         number=COUNT,
         trained_at=TIME,
@@ -336,7 +399,8 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Models": record(models=array(ref("Model"))),
     "LearnRequest": record("full", full={**FLAG, "description": "Retrain all tags."}),
-    "SimilarPictures": record(similar=array(record(picture=PICTURE, similarity=NUMBER))),
+    "SimilarPicture": record(picture=PICTURE, similarity=NUMBER),
+    "SimilarPictures": record(similar=array(ref("SimilarPicture"))),
     "PictureExplanation": record(reasons=array(record(picture=PICTURE, share=NUMBER))),
     "RollBackRequest": record(number=INTEGER_ID),
     "Status": {
@@ -434,7 +498,7 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
     if "enum" in schema:
         if value not in schema["enum"]:
             raise bad_request(
-                f"{where} is {_truncate(value)}: give one of {', '.join(schema['enum'])}."
+                f"{where} is {_truncate(value)}: give one of {', '.join(map(str, schema['enum']))}."
             )
         return
     kind = schema.get("type")

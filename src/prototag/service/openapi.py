@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prototag import __version__
@@ -30,12 +30,13 @@ _STATUS_DESCRIPTIONS = {
 }
 
 
-def document(operations: Iterable[Operation]) -> dict[str, Any]:
-    """Build the document of these operations."""
+def document(groups: Mapping[str, Iterable[Operation]]) -> dict[str, Any]:
+    """Build the document of these operations, by the names of their groups."""
     paths: dict[str, dict[str, Any]] = {}
-    for operation in operations:
-        methods = paths.setdefault(operation.full_path, {})
-        methods[operation.method.lower()] = _describe_operation(operation)
+    for name, operations in groups.items():
+        for operation in operations:
+            methods = paths.setdefault(operation.full_path, {})
+            methods[operation.method.lower()] = {"tags": [name], **_describe_operation(operation)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -44,6 +45,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
             "summary": "Automatic tags for pictures, learned from your own tags.",
             "license": {"name": "BSD-3-Clause", "identifier": "BSD-3-Clause"},
         },
+        "tags": [{"name": name} for name in groups],
         "paths": paths,
         "components": {
             "schemas": COMPONENTS,

@@ -183,12 +183,18 @@ def parse_json(request: Request, data: bytes) -> dict[str, Any]:
             "image/jpeg, application/octet-stream or multipart/form-data.",
         )
     try:
-        parsed = json.loads(data, parse_constant=_refuse_constant)
+        parsed = json.loads(data, parse_constant=_refuse_constant, parse_float=_parse_float)
     except (ValueError, RecursionError):
         raise bad_request("the body is not valid JSON: send one object in UTF-8.") from None
     if not isinstance(parsed, dict):
         raise bad_request(f"the body is a JSON {type(parsed).__name__}: send an object, {{...}}.")
     return parsed
+
+
+def _parse_float(text: str) -> float | int:
+    """Parse a number; 2.0 is an integer in JSON Schema."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _refuse_constant(name: str) -> Any:

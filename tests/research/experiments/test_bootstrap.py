@@ -27,7 +27,10 @@ def case():
 
 def test_all_images_once_give_the_plain_figures(case):
     Y, scores = case
-    f1, precision = bootstrap.figures(Y, [trial(scores)], bootstrap.draws(60, 3, seed=0))
+    found = bootstrap.figures(Y, [trial(scores)], bootstrap.draws(60, 3, seed=0))
+    f1, precision, five = found
+    kept = scores.astype(np.float32)
+    assert_allclose(five[0], metrics.f1_of_means(Y, metrics.top_tags(kept, 5)))
     assert_allclose(f1[0], metrics.f1_of_means(Y, scores.astype(np.float32) > 0.5))
     assert_allclose(precision[0], metrics.mean_average_precision(Y, scores))
 
@@ -36,12 +39,14 @@ def test_a_draw_equals_the_figures_of_the_images_drawn(case):
     """Its twin lists the images as often as they are drawn."""
     Y, scores = case
     drawn = bootstrap.draws(60, 5, seed=1)
-    f1, precision = bootstrap.figures(Y, [trial(scores)], drawn)
+    f1, precision, five = bootstrap.figures(Y, [trial(scores)], drawn)
     for number in range(1, 6):
         rows = np.repeat(np.arange(60), drawn[number].astype(int))
         given = scores[rows].astype(np.float32) > 0.5
         assert_allclose(f1[number], metrics.f1_of_means(Y[rows], given))
         assert_allclose(precision[number], metrics.mean_average_precision(Y[rows], scores[rows]))
+        best = metrics.top_tags(scores[rows].astype(np.float32), 5)
+        assert_allclose(five[number], metrics.f1_of_means(Y[rows], best))
 
 
 def test_differences(case):
@@ -54,6 +59,7 @@ def test_differences(case):
     gap = bootstrap.difference(good, poor)
     assert 0 < gap.f1_low < gap.f1 < gap.f1_high
     assert 0 < gap.map_low < gap.map < gap.map_high
+    assert 0 < gap.five_low < gap.five < gap.five_high
 
 
 def test_seeds_are_averaged(case):

@@ -59,12 +59,55 @@ def test_progress_is_distinguished_from_the_first_to_the_last(finished):
     assert told[-1].message == "done"
 
 
-def test_the_report_is_written_in_three_forms(finished):
+def test_neighbour_methods_run_on_prototypes(finished):
+    _, results, _ = finished
+    study = results["prototypes"]
+    assert [row["method"] for row in study["rows"]] == ["MCDL, published code", "2PKNN"]
+    assert study["n_prototypes"] == 40
+    assert (study["images"], study["held_out"]) == (160, 40)
+    mcdl, near = study["rows"]
+    assert mcdl["all images"] is None
+    for gallery in ("all images", "prototypes"):
+        assert 0 < near[gallery]["threshold_f1"] <= 1
+        assert near[gallery]["microseconds_to_annotate"] > 0
+    assert near["prototypes"] != near["all images"]
+
+
+def test_studies_can_be_selected(collection, tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "QUICK", SMALL)
+    results = run([collection], tmp_path, quick=True, methods=["ridge"], only=[], images=120)
+    assert results["images"] == [120, 60]
+    assert results["comparison"]["rows"][0]["images"] == [120, 60]
+    assert not set(results) & set(paper.STUDIES)
+    assert "## By network" not in (tmp_path / "report.md").read_text()
+    with pytest.raises(ValueError, match="unknown study luck: select from prototypes; sizes"):
+        run([collection], tmp_path, quick=True, methods=["ridge"], only=["luck"])
+
+
+def test_published_figures_stand_beside_ours():
+    names = [method.name for method in METHODS if method.name in published_results.IAPRTC12]
+    assert len(names) == len(published_results.IAPRTC12)
+    for figures in (published_results.IAPRTC12, published_results.ESPGAME):
+        for paper_row in figures.values():
+            if paper_row.precision is not None:
+                mean = metrics.harmonic_mean(paper_row.precision, paper_row.recall)
+                assert abs(float(mean) - paper_row.f1) < 1.2  # rounding of the papers
+    found = published_results.reported("IAPRTC-12, whole image", "SEM on given vectors")
+    assert (found.precision, found.recall, found.f1) == (41, 39, 40.0)
+
+
+def test_the_report_is_written_in_four_forms(finished):
     folder, results, _ = finished
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     words = (folder / "report.md").read_text()
     for name in FEW:
         assert f"| {name} |" in words
+    tables = (folder / "report.tex").read_text()
+    for name in FEW:
+        assert f"\n{name} & " in tables
+    assert "planted & small" not in "\n".join(
+        line for line in tables.splitlines() if not line.startswith("%")
+    )
     page = (folder / "report.html").read_text()
     assert "planted &amp; small" in page
     assert page.count("<svg") >= 8

@@ -10,10 +10,19 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.evaluation.metrics import harmonic_mean
+from prototag.evaluation.metrics import harmonic_mean, top_tags
 from prototag.research.experiments.trials import Trial
 
 Counts = npt.NDArray[np.float64]
+TOP_COUNT = 5  # tags per image in the older protocol
+
+
+class Figures(NamedTuple):
+    """Figures of a method for each draw of test images."""
+
+    f1: Counts
+    map: Counts
+    five: Counts  # F1 with five tags per image
 
 
 class Difference(NamedTuple):
@@ -25,6 +34,9 @@ class Difference(NamedTuple):
     map: float
     map_low: float
     map_high: float
+    five: float
+    five_low: float
+    five_high: float
 
 
 def draws(n: int, count: int, seed: int) -> Counts:
@@ -34,19 +46,20 @@ def draws(n: int, count: int, seed: int) -> Counts:
     return np.array([np.ones(n), *drawn], np.float64)
 
 
-def figures(Y: sparse.csr_array, trials: Sequence[Trial], drawn: Counts) -> tuple[Counts, Counts]:
-    """Return F1 and mean average precision per draw, as means over trials (seeds)."""
+def figures(Y: sparse.csr_array, trials: Sequence[Trial], drawn: Counts) -> Figures:
+    """Return both F1 and mean average precision per draw, as means over trials (seeds)."""
     true = np.asarray(Y.toarray() > 0)
-    f1 = np.mean([_f1(true, trial.scores > trial.threshold, drawn) for trial in trials], axis=0)
-    precision = np.mean([_map(true, trial.scores, drawn) for trial in trials], axis=0)
-    return f1, precision
+    count = min(TOP_COUNT, true.shape[1])
+    f1 = [_f1(true, trial.scores > trial.threshold, drawn) for trial in trials]
+    precision = [_map(true, trial.scores, drawn) for trial in trials]
+    five = [_f1(true, top_tags(trial.scores, count).toarray() > 0, drawn) for trial in trials]
+    return Figures(*(np.mean(values, axis=0) for values in (f1, precision, five)))
 
 
-def difference(ours: tuple[Counts, Counts], theirs: tuple[Counts, Counts]) -> Difference:
+def difference(ours: Figures, theirs: Figures) -> Difference:
     """Return the differences of two methods' :func:`figures` for the same draws."""
-    f1, f1_low, f1_high = _interval(ours[0] - theirs[0])
-    precision, precision_low, precision_high = _interval(ours[1] - theirs[1])
-    return Difference(f1, f1_low, f1_high, precision, precision_low, precision_high)
+    gaps = [_interval(one - other) for one, other in zip(ours, theirs, strict=True)]
+    return Difference(*gaps[0], *gaps[1], *gaps[2])
 
 
 def _interval(gaps: Counts) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Reports of the experiments: an HTML page with figures, and Markdown with the same tables."""
+"""Reports of the experiments: an HTML page with figures, and its tables in Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from prototag.report import (
     figure,
     figures,
     histogram,
+    latex,
     lines,
     precision_recall,
+    scatter,
     table,
 )
 from prototag.report import markdown as markdown_table
@@ -44,11 +46,18 @@ def page(results: Result) -> Page:
     rows = results["comparison"]["rows"]
     report.section("Summary", facts(_facts(rows)))
     report.section(
+        "All systems",
+        table(*systems_table(results)),
+        "F1 with a threshold, with five tags, and mAP; the published precision, recall and F1, "
+        "mostly with five tags and always with other vectors, for orientation; processor "
+        "milliseconds from a network vector to scores on one thread, and megabytes of the model.",
+    )
+    report.section(
         "With a threshold",
         table(*comparison_table(results)),
-        "Every method selected its hyperparameters and thresholds on training images. ProtoTag, "
-        "MCDL out of fold and the published code are means over seeds. Times are processor seconds "
-        "for fitting, and processor milliseconds from a network vector to scores on one thread.",
+        "Every method selected its hyperparameters and thresholds on training images. Methods "
+        "whose results depend on a seed are means over seeds. Times are processor seconds for "
+        "fitting, and processor milliseconds from a network vector to scores on one thread.",
     )
     report.section("Five tags per image", table(*five_table(results)))
     report.section(
@@ -71,34 +80,111 @@ def page(results: Result) -> Page:
             "Published figures come from other networks, features and protocols: they are for "
             "orientation and not a comparison.",
         )
-    report.section("Curves", figures([_curves(results), *_sizes(results)]))
-    report.section("Effect of coupling and of the margin", table(*family_table(results)))
-    report.add(figures(_distributions(results)))
-    report.section("By network", table(*networks_table(results)), _by_network())
     report.section(
-        "Time", figures(_growth(results)), table(*growth_table(results)), _milliseconds()
+        "Curves", figures([*_curves(results), _quality_and_time(rows), *_sizes(results)])
     )
+    if "prototypes" in results:
+        report.section(
+            "Neighbour methods on MCDL's prototypes",
+            table(*prototypes_table(results)),
+            _prototypes_note(results),
+        )
+    if "family" in results:
+        report.section("Effect of coupling and of the margin", table(*family_table(results)))
+        report.add(figures(_distributions(results)))
+    if "networks" in results:
+        report.section("By network", table(*networks_table(results)), _by_network())
+    if "growth" in results:
+        report.section(
+            "Time", figures(_growth(results)), table(*growth_table(results)), _milliseconds()
+        )
     return report
 
 
-def markdown(results: Result) -> str:
-    """Return the tables as Markdown."""
-    parts = [f"# Image annotation on {results['collection']}", PROTOCOLS]
+def _tables(results: Result) -> dict[str, Table]:
+    """Return the tables that have rows, by title."""
     tables = {
+        "All systems": systems_table(results),
         "With a threshold": comparison_table(results),
         "Five tags per image": five_table(results),
         "Rare and frequent tags: F1 by thirds": frequency_table(results),
         "ProtoTag minus each method, points, with 95% intervals": differences_table(results),
         "Published results": published_table(results),
-        "Prototypes": sizes_table(results),
-        "UDL, CDL, MCDL": family_table(results),
-        "By network": networks_table(results),
-        "Time": growth_table(results),
     }
-    for name, (columns, rows) in tables.items():
-        if rows:
-            parts += [f"## {name}", markdown_table(columns, rows)]
+    studies = {
+        "prototypes": ("Neighbour methods on MCDL's prototypes", prototypes_table),
+        "sizes": ("Prototypes", sizes_table),
+        "family": ("UDL, CDL, MCDL", family_table),
+        "networks": ("By network", networks_table),
+        "growth": ("Time", growth_table),
+    }
+    tables |= {title: make(results) for key, (title, make) in studies.items() if key in results}
+    return {title: table for title, table in tables.items() if table[1]}
+
+
+def markdown(results: Result) -> str:
+    """Return the tables as Markdown."""
+    parts = [f"# Image annotation on {results['collection']}", PROTOCOLS]
+    for name, (columns, rows) in _tables(results).items():
+        parts += [f"## {name}", markdown_table(columns, rows)]
     return "\n\n".join([*parts, _footer(results)]) + "\n"
+
+
+def tex(results: Result) -> str:
+    """Return the tables as LaTeX, for a document that uses the package booktabs."""
+    comment = f"% {results['collection']}: {PROTOCOLS}\n% {_footer(results)}\n"
+    tables = _tables(results).items()
+    return "\n".join([comment, *(latex(*table, caption=name) for name, table in tables)])
+
+
+def systems_table(results: Result) -> Table:
+    """Return one row per system: both protocols, published figures, our lead, time and size."""
+    columns: list[Column | str] = [
+        "Annotator",
+        Column("F1", "percent", bar=True),
+        Column("P", "percent"),
+        Column("R", "percent"),
+        Column("F1, five", "percent", bar=True),
+        Column("mAP", "percent"),
+        "published P / R / F1",
+        "ProtoTag minus this, F1",
+        "ProtoTag minus this, five",
+        Column("ms per image", "number", 2),
+        Column("MB", "number", 1),
+    ]
+    return columns, [
+        [
+            row["method"] + _image_count(row, results),
+            *(row[f"threshold_{what}"] for what in ("f1", "precision", "recall")),
+            row["top_f1"],
+            row["mean_average_precision"],
+            _published(results["collection"], row["method"]),
+            _gap(row, "f1"),
+            _gap(row, "five"),
+            row["microseconds_to_annotate"] / 1000,
+            row.get("megabytes"),
+        ]
+        for row in sorted(results["comparison"]["rows"], key=lambda row: -row["threshold_f1"])
+    ]
+
+
+def _published(collection: str, method: str) -> str | None:
+    """Return published precision, recall and F1, with a mark where tags have a threshold."""
+    paper = reported(collection, method)
+    if paper is None:
+        return None
+    parts = [paper.precision, paper.recall, paper.f1]
+    text = " / ".join("–" if part is None else f"{part:g}" for part in parts)
+    return f"{text} (threshold)" if paper.protocol == "threshold" else text
+
+
+def _gap(row: Result, what: str) -> str | None:
+    """Return ProtoTag's lead in points with its interval."""
+    gap = row.get("ours_minus_this", {})
+    if what not in gap:
+        return None
+    low, high = (100 * gap[f"{what}_{side}"] for side in ("low", "high"))
+    return f"{100 * gap[what]:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def comparison_table(results: Result) -> Table:
@@ -162,21 +248,17 @@ def _image_count(row: Result, results: Result) -> str:
 def differences_table(results: Result) -> Table:
     rows = [row for row in results["comparison"]["rows"] if "ours_minus_this" in row]
     rows.sort(key=lambda row: row["ours_minus_this"]["f1"])
-
-    def formatted(gap: Result, what: str) -> str:
-        low, high = (100 * gap[f"{what}_{side}"] for side in ("low", "high"))
-        return f"{100 * gap[what]:+.1f} ({low:+.1f} to {high:+.1f})"
-
-    return ["ProtoTag minus", "F1", "mAP"], [
-        [row["method"], *(formatted(row["ours_minus_this"], what) for what in ("f1", "map"))]
-        for row in rows
+    return ["ProtoTag minus", "F1", "F1, five", "mAP"], [
+        [row["method"], *(_gap(row, what) for what in ("f1", "five", "map"))] for row in rows
     ]
 
 
 def published_table(results: Result) -> Table:
     columns: list[Column | str] = [
         "Annotator",
-        Column("F1 reported", "number", 1),
+        Column("P", "number", 0),
+        Column("R", "number", 0),
+        Column("F1 published", "number", 1),
         "Protocol",
         "Vectors",
         Column("ours, threshold", "percent"),
@@ -187,8 +269,9 @@ def published_table(results: Result) -> Table:
         paper = reported(results["collection"], row["method"])
         if paper is not None:
             ours = [row["threshold_f1"], row["top_f1"]]
-            rows.append([row["method"], paper.f1, paper.protocol, paper.vectors, *ours])
-    return columns, sorted(rows, key=lambda row: -row[1])
+            theirs = [paper.precision, paper.recall, paper.f1, paper.protocol, paper.vectors]
+            rows.append([row["method"], *theirs, *ours])
+    return columns, sorted(rows, key=lambda row: -row[3])
 
 
 def sizes_table(results: Result) -> Table:
@@ -210,6 +293,51 @@ def sizes_table(results: Result) -> Table:
         for name, rows in results["sizes"]["series"].items()
         for row in rows
     ]
+
+
+def prototypes_table(results: Result) -> Table:
+    columns: list[Column | str] = [
+        "Annotator",
+        *(
+            column
+            for gallery in ("all images", "prototypes")
+            for column in (
+                Column(f"{gallery}: F1", "percent"),
+                Column(f"{gallery}: F1, five", "percent"),
+                Column(f"{gallery}: mAP", "percent"),
+                Column(f"{gallery}: ms", "number", 2),
+            )
+        ),
+        Column("times as fast", "number", 1),
+    ]
+    keys = ("threshold_f1", "top_f1", "mean_average_precision")
+
+    def cells(part: Result | None) -> list[Any]:
+        if part is None:
+            return [None] * 4
+        return [*(part[key] for key in keys), part["microseconds_to_annotate"] / 1000]
+
+    rows = []
+    for row in results["prototypes"]["rows"]:
+        whole = row["all images"]
+        few = row["prototypes"]
+        times = None
+        if whole is not None:
+            times = whole["microseconds_to_annotate"] / few["microseconds_to_annotate"]
+        rows.append([row["method"], *cells(whole), *cells(few), times])
+    return columns, rows
+
+
+def _prototypes_note(results: Result) -> str:
+    study = results["prototypes"]
+    return (
+        f"{study['n_prototypes']:,} prototypes of MCDL (published recipe, {study['iterations']} "
+        f"iterations) were learned from {study['images']:,} training images; a prototype has the "
+        f"tags whose semantic weight is at least tau = {study['tau']:g}. Both galleries are in the "
+        f"same {study['components']} components, and thresholds were selected per tag on "
+        f"{study['held_out']:,} other training images. Milliseconds include the reduction of the "
+        "vector."
+    )
 
 
 def family_table(results: Result) -> Table:
@@ -267,8 +395,10 @@ def _facts(rows: Sequence[Result]) -> list[Fact]:
     ]
 
 
-def _curves(results: Result) -> Markup:
+def _curves(results: Result) -> list[Markup]:
     curves = results["comparison"]["curves"]
+    if not curves:  # none of the methods whose curves are drawn was compared
+        return []
     series = [
         Series(
             f"{curve['method']} ({100 * curve['area']:.1f})", curve["recall"], curve["precision"]
@@ -277,11 +407,29 @@ def _curves(results: Result) -> Markup:
     ]
     chart = precision_recall(series, title="Precision and recall")
     note = "Means over tags for decreasing global thresholds; the area under the curve in brackets."
-    return figure(chart, "Precision and recall", note)
+    return [figure(chart, "Precision and recall", note)]
+
+
+def _quality_and_time(rows: Sequence[Result]) -> Markup:
+    """Draw F1 by the time to annotate an image, as the paper's claim is read."""
+    milliseconds = [row["microseconds_to_annotate"] / 1000 for row in rows]
+    chart = scatter(
+        milliseconds,
+        [row["threshold_f1"] for row in rows],
+        names=[row["method"] for row in rows],
+        title="F1 by time to annotate",
+        x_label="Milliseconds per image",
+        y_label="F1",
+        x_log=True,
+        y_percent=True,
+    )
+    return figure(chart, "F1 with a threshold by time to annotate, one thread")
 
 
 def _sizes(results: Result) -> list[Markup]:
-    charts = []
+    charts: list[Markup] = []
+    if "sizes" not in results:
+        return charts
     for what, name in (("f1", "F1"), ("precision", "Precision"), ("recall", "Recall")):
         series = [
             Series(

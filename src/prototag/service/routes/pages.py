@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HERE = Path(__file__).parents[1]
-SCREENS = ("/", "/review", "/picture/{number:int}", "/library", "/training")
+CLIENT = HERE.parent / "client.py"  # needs the standard library only, so that one file is enough
+SCREENS = ("/", "/review", "/picture/{number:int}", "/library", "/training", "/settings")
 REVALIDATE = {"Cache-Control": "no-cache"}  # the browser keeps a file and checks its version
 
 
@@ -52,7 +53,10 @@ def colours() -> str:
     """Return the stylesheet of the common colours of pages and reports."""
     return (
         f":root{{color-scheme:light dark;{theme.variables(theme.LIGHT)}}}"
-        f"@media (prefers-color-scheme:dark){{:root{{{theme.variables(theme.DARK)}}}}}"
+        "@media (prefers-color-scheme:dark){:root:not([data-theme=light])"
+        f"{{{theme.variables(theme.DARK)}}}}}"
+        f":root[data-theme=dark]{{color-scheme:dark;{theme.variables(theme.DARK)}}}"
+        ":root[data-theme=light]{color-scheme:light}"
     )
 
 
@@ -69,7 +73,15 @@ def routes(service: Service) -> list[Route | Mount]:
     async def theme_style(_: Request) -> Response:
         return Response(colours(), 200, REVALIDATE, "text/css")
 
+    async def docs(_: Request) -> Response:
+        return page("docs.html")
+
+    async def python_client(_: Request) -> Response:
+        return FileResponse(CLIENT, headers=REVALIDATE, media_type="text/x-python")
+
     return [
+        Route("/docs", docs, methods=["GET"]),
+        Route("/docs/prototag_client.py", python_client, methods=["GET"]),
         *(Route(path, start, methods=["GET"]) for path in SCREENS),
         Route("/static/theme.css", theme_style, methods=["GET"]),
         Mount("/static", _Static(directory=HERE / "static")),

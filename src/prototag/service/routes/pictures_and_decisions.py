@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,20 +13,31 @@ from starlette.responses import Response
 
 from prototag.errors import ConflictError
 from prototag.knowledge.general import preferred_language
-from prototag.library.queries import MAX_TAGS
+from prototag.library.filters import MAX_TAGS, STATES
+from prototag.library.ingest import THUMBNAIL_PIXELS
+from prototag.library.large_thumbnails import SIDES
+from prototag.library.query_language import MAX_LENGTH
 from prototag.library.types import BatchChange
 from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
-from prototag.service.problem_details import Problem, not_found
+from prototag.service.problem_details import Problem, bad_request, not_found
 from prototag.service.routes.operation import Call, Operation, Param
 
-STATES = ("tagged", "untagged", "suggested", "missing", "complete", "decided")
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
+THUMBNAIL_SIDE = {"enum": [THUMBNAIL_PIXELS, *SIDES], "type": "integer"}
 JPEG_QUALITY = 85  # of previews
+MAX_FULL_SIDE = 16_384  # pixels that JPEG decoders of browsers accept
+# Formats that browsers show upright and in their colours, by their first bytes.
+BROWSER_FORMATS = {
+    b"\xff\xd8\xff": "image/jpeg",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"RIFF": "image/webp",
+}
 CACHE_HEADERS = {"Cache-Control": "private, max-age=86400"}  # a number keeps its picture
 LIBRARY = Param(
     "library", TEXT, "Key of the library in the browser's cache; ignored by the service."
 )
+_AREA = re.compile(r"(-?\d{1,3}(?:\.\d{1,8})?)" + 3 * r",(-?\d{1,3}(?:\.\d{1,8})?)", re.ASCII)
 MAX_FILTER_TAGS = MAX_TAGS // 2  # half of the library's limit for each of the two filters
 FILTERS = (
     Param("tag", NAME, "Pictures that have this tag; may be repeated.", max_count=MAX_FILTER_TAGS),
@@ -34,7 +46,24 @@ FILTERS = (
     ),
     Param("state", {"enum": list(STATES)}, "Pictures in this state."),
     Param("folder", TEXT, "Pictures below this folder."),
-    Param("text", TEXT, "Pictures whose name or tags contain this text."),
+    Param("camera", NAME, "Pictures that were taken with this camera."),
+    Param("lens", NAME, "Pictures that were taken with this lens."),
+    Param(
+        "date",
+        {"type": "string", "minLength": 1, "maxLength": 40},
+        "Pictures that were taken then: 2023, 2023-05, 2023-05-17, or a range: 2022..2023-05.",
+    ),
+    Param(
+        "area",
+        {"type": "string", "maxLength": 60},
+        "Pictures that were taken between these degrees: south,west,north,east.",
+    ),
+)
+QUERY = Param(
+    "query",
+    {"type": "string", "maxLength": MAX_LENGTH},
+    'Words in any language, "or", "without" or -, quotes, and the fields tag:, name:, folder:, '
+    "camera:, lens:, date: and is:.",
 )
 
 
@@ -51,13 +80,19 @@ def language_of(call: Call) -> str | None:
 def filters(query: dict[str, Any]) -> dict[str, Any]:
     """Return the filters of a query as arguments of the library."""
     filters = {"tags": query.get("tag", ()), "without": query.get("without", ())}
-    return filters | {name: query[name] for name in ("state", "folder", "text") if name in query}
+    if "area" in query:
+        match = _AREA.fullmatch(query["area"])
+        if match is None:
+            raise bad_request("area: give four degrees, as in 59,10,60,11: south,west,north,east.")
+        filters["area"] = tuple(map(float, match.groups()))
+    names = ("state", "folder", "camera", "lens", "date")
+    return filters | {name: query[name] for name in names if name in query}
 
 
 async def pictures(call: Call) -> Any:
     query = dict(call.query)
     library = call.service.library
-    chosen = filters(query)
+    chosen = {**filters(query), "query": query.get("query")}
     limit = query.get("limit", 100)
     after = query.get("after", 0)
     numbers = await call.in_thread(library.pictures, **chosen, limit=limit, after=after)
@@ -81,37 +116,70 @@ async def picture(call: Call) -> Any:
     return replace(view, suggestions=suggestions)
 
 
+async def picture_list(call: Call) -> Any:
+    pictures = call.body["pictures"]
+    return {"rows": await call.in_thread(call.service.library.picture_list, pictures)}
+
+
 async def facets(call: Call) -> Any:
-    return await call.in_thread(call.service.library.facets)
+    chosen = {**filters(call.query), "query": call.query.get("query")}
+    return await call.in_thread(call.service.library.facets, **chosen)
 
 
 async def thumbnail(call: Call) -> Any:
+    library = call.service.library
     number = call.path["picture"]
-    data = await call.in_thread(call.service.library.thumbnail, number)
+    side = call.query.get("side", THUMBNAIL_PIXELS)
+    data = None
+    if side > THUMBNAIL_PIXELS:
+        data = await call.in_thread(library.kept_thumbnail, number, side)
+        if data is None:
+            data = await call.service.pool.run(library.make_thumbnail, number, side)
+    if data is None:
+        data = await call.in_thread(library.thumbnail, number)
     if not data:
         raise not_found(f"picture {number} has no thumbnail yet: it has not been read.")
     return Response(data, 200, CACHE_HEADERS, "image/webp")
 
 
 async def preview(call: Call) -> Any:
-    number = call.path["picture"]
+    path = await _existing_file(call)
     side = call.query.get("side", 1600)
-    path = await call.in_thread(call.service.library.existing_file, number)
-    if path is None:
-        raise not_found(f"the file of picture {number} is gone.")
     data = await call.service.pool.run(shrink, path, side)
     return Response(data, 200, CACHE_HEADERS, "image/jpeg")
 
 
+async def full_size(call: Call) -> Any:
+    path = await _existing_file(call)
+    data, media = await call.service.pool.run(displayable, path)
+    return Response(data, 200, CACHE_HEADERS, media)
+
+
+async def _existing_file(call: Call) -> Path:
+    number = call.path["picture"]
+    path = await call.in_thread(call.service.library.existing_file, number)
+    if path is None:
+        raise not_found(f"the file of picture {number} is gone.")
+    return path
+
+
+def displayable(path: Path) -> tuple[bytes, str]:
+    """Return the file of a picture with its media type if browsers show it, else a JPEG of it."""
+    from prototag.images.decode import read_bytes
+
+    data = read_bytes(path)
+    for start, media in BROWSER_FORMATS.items():
+        if data.startswith(start) and (media != "image/webp" or data[8:12] == b"WEBP"):
+            return data, media
+    return shrink(data, MAX_FULL_SIDE), "image/jpeg"
+
+
 def shrink(path: Path | bytes, side: int) -> bytes:
     """Return a JPEG, upright and in sRGB, whose longer side has at most ``side`` pixels."""
+    from prototag.images.crops import fit_within
     from prototag.images.decode import open_image
 
-    def scaled_size(size: tuple[int, int]) -> tuple[int, int]:
-        scale = min(1.0, side / max(size))
-        return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-
-    image = open_image(path, at_least=scaled_size)
+    image = open_image(path, at_least=lambda size: fit_within(size, side))
     image.thumbnail((side, side))
     buffer = io.BytesIO()
     image.convert("RGB").save(buffer, "JPEG", quality=JPEG_QUALITY)
@@ -172,7 +240,10 @@ async def rename(call: Call) -> Any:
 
 
 async def hide(call: Call) -> Any:
-    await call.in_thread(call.service.library.hide, call.body["tag"], call.body.get("hidden", True))
+    body = call.body
+    hidden = body.get("hidden", True)
+    library = call.service.library
+    await call.in_thread(library.hide, body["tag"], hidden, new=body.get("new", False))
     return {}
 
 
@@ -194,6 +265,7 @@ OPERATIONS = (
         "Pictures",
         query=(
             *FILTERS,
+            QUERY,
             Param("limit", LIMIT, "Largest number of pictures; 100 if not given."),
             Param("after", INTEGER_ID, "Continue after this picture."),
         ),
@@ -211,10 +283,25 @@ OPERATIONS = (
         "GET",
         "/pictures/{picture}/thumbnail",
         "thumbnail",
-        "Return a copy with at most 256 pixels a side.",
+        "Return a copy with at most 256 pixels a side, or a larger one, which is made once and "
+        "kept.",
         thumbnail,
-        query=(LIBRARY,),
+        query=(
+            Param("side", THUMBNAIL_SIDE, "Pixels of the longer side; 256 if not given."),
+            LIBRARY,
+        ),
         media="image/webp",
+        errors=(422, 429),
+    ),
+    Operation(
+        "GET",
+        "/pictures/{picture}/full-size",
+        "fullSize",
+        "Return the file of a picture if browsers show its format, else a JPEG of its size.",
+        full_size,
+        query=(LIBRARY,),
+        media="image/jpeg",
+        errors=(422, 429),
     ),
     Operation(
         "GET",
@@ -227,12 +314,22 @@ OPERATIONS = (
         errors=(422, 429),
     ),
     Operation(
+        "POST",
+        "/picture-list",
+        "pictureList",
+        "List the files of pictures with their tags, as rows of a list that training reads.",
+        picture_list,
+        "PictureList",
+        "PictureListRequest",
+    ),
+    Operation(
         "GET",
         "/facets",
         "facets",
-        "Count the pictures of each tag, folder and state.",
+        "Count the matching pictures by tag, folder, state, camera, lens, month and place.",
         facets,
         "Facets",
+        query=(*FILTERS, QUERY),
     ),
     Operation(
         "POST",

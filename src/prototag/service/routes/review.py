@@ -7,13 +7,12 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 
-from prototag.library.queries import MAX_LIMIT
 from prototag.service.jobs import KEEP_ALIVE_S, RUNNING
 from prototag.service.problem_details import bad_request
 from prototag.service.routes.operation import Call, Operation
-from prototag.service.routes.pictures_and_decisions import FILTERS, filters, language_of
+from prototag.service.routes.pictures_and_decisions import language_of
 from prototag.service.state import Service
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 40  # the page shows 8 x 5 pictures
 MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
+MAX_REQUESTED_WAIT_S = 10.0  # if the request asks for an order by all decisions
 GENERAL_WORDS = "general_words"  # a queue that needs no model
 POLL_INTERVAL_S = 0.25  # between two checks for changed jobs
 
@@ -53,8 +53,10 @@ def _review_batch(
     queue = asked.get("queue")
     if (tag is None) == (queue is None):
         raise bad_request("give either a tag or a queue.")
+    is_up_to_date = True  # queues of all tags wait for the update
     if trainer is not None and tag is not None:
-        trainer.flush(MAX_UPDATE_WAIT_S)
+        is_asked = asked.get("up_to_date", False)
+        is_up_to_date = trainer.flush(MAX_REQUESTED_WAIT_S if is_asked else MAX_UPDATE_WAIT_S)
     batch = library.review_batch(
         tag,
         queue,
@@ -69,22 +71,8 @@ def _review_batch(
         "ranked_by_similarity": batch.is_ranked_only,
         "ranked_by_name": batch.is_ranked_by_name,
         "prefetch": batch.upcoming,
+        "up_to_date": is_up_to_date,
     }
-
-
-async def picture_numbers(call: Call) -> Any:
-    body = await call.in_thread(_picture_numbers, call.service.library, filters(call.query))
-    return Response(body, 200, None, "application/json")
-
-
-def _picture_numbers(library: Library, chosen: dict[str, Any]) -> bytes:
-    numbers: list[int] = []
-    while True:
-        after = numbers[-1] if numbers else 0
-        page = library.pictures(**chosen, limit=MAX_LIMIT, after=after)
-        numbers += page
-        if len(page) < MAX_LIMIT:
-            return json.dumps({"pictures": numbers}, separators=(",", ":")).encode()
 
 
 async def events(call: Call) -> Any:
@@ -121,15 +109,6 @@ OPERATIONS = (
         review_batch,
         "ReviewBatch",
         "ReviewBatchRequest",
-    ),
-    Operation(
-        "GET",
-        "/picture-numbers",
-        "pictureNumbers",
-        "List the numbers of all matching pictures, without pages.",
-        picture_numbers,
-        "PictureNumbers",
-        query=FILTERS,
     ),
     Operation(
         "GET",

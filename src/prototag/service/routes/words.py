@@ -1,14 +1,16 @@
-"""Endpoints that need no labels: general words, and search by words."""
+"""Endpoints of searches, which need no labels, and of general words."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from prototag.service.routes.operation import Call, Operation, Param
-from prototag.service.routes.pictures_and_decisions import FILTERS, LIMIT, filters, language_of
+from starlette.responses import Response
 
-MAX_QUERY_LENGTH = 200
-QUERY = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}
+from prototag.library.search import MAX_PICTURES, MAX_RANKED, ORDERS
+from prototag.service.json_schemas import COUNT, PICTURE
+from prototag.service.routes.operation import Call, Operation, Param
+from prototag.service.routes.pictures_and_decisions import FILTERS, QUERY, filters, language_of
 
 
 async def general_words(call: Call) -> Any:
@@ -21,10 +23,32 @@ async def general_words(call: Call) -> Any:
 async def search(call: Call) -> Any:
     query = dict(call.query)
     call.service.words_used()
-    limit = query.get("limit", 100)
-    return await call.in_thread(
-        call.service.library.search, query["query"], limit=limit, **filters(query)
+    found = await call.in_thread(
+        call.service.library.search,
+        query.get("query", ""),
+        order=query.get("order"),
+        like=query.get("like"),
+        limit=query.get("limit", 100),
+        ranked=query.get("ranked", MAX_RANKED),
+        **filters(query),
     )
+    body = json.dumps(found._asdict(), separators=(",", ":"))  # may have all pictures
+    return Response(body, 200, None, "application/json")
+
+
+async def saved_searches(call: Call) -> Any:
+    searches = await call.in_thread(call.service.library.saved_searches)
+    return {"searches": [{"name": name, "address": address} for name, address in searches.items()]}
+
+
+async def save_search(call: Call) -> Any:
+    await call.in_thread(call.service.library.save_search, call.body["name"], call.body["address"])
+    return await saved_searches(call)
+
+
+async def delete_search(call: Call) -> Any:
+    await call.in_thread(call.service.library.delete_search, call.body["name"])
+    return await saved_searches(call)
 
 
 OPERATIONS = (
@@ -41,14 +65,53 @@ OPERATIONS = (
         "GET",
         "/search",
         "search",
-        "Search pictures by words in any language: matches of tags and paths first, then by how "
-        "much pictures look like the words.",
+        "Search pictures by words in any language: matches of tags, paths and EXIF first, then by "
+        "how much pictures look like the words.",
         search,
         "SearchResult",
         query=(
-            Param("query", QUERY, "One or more words.", required=True),
-            Param("limit", LIMIT, "Largest number of pictures; 100 if not given."),
-            *(one for one in FILTERS if one.name != "text"),
+            QUERY,
+            Param(
+                "order",
+                {"enum": list(ORDERS)},
+                "Order of the pictures; if not given, by likeness if `like` is given, the best "
+                "first if there are words, else as they were added.",
+            ),
+            Param("like", PICTURE, "Compare the pictures with this one."),
+            Param(
+                "limit",
+                {"type": "integer", "minimum": 1, "maximum": MAX_PICTURES},
+                "Largest number of pictures; 100 if not given.",
+            ),
+            Param(
+                "ranked",
+                {**COUNT, "maximum": MAX_PICTURES},
+                f"Of these, largest number that only look like the words; {MAX_RANKED:,} if not "
+                "given.",
+            ),
+            *FILTERS,
         ),
+    ),
+    Operation(
+        "GET", "/searches", "savedSearches", "List the saved searches.", saved_searches, "Searches"
+    ),
+    Operation(
+        "POST",
+        "/searches",
+        "saveSearch",
+        "Save a search of the page, or replace that of the same name.",
+        save_search,
+        "Searches",
+        "SavedSearch",
+    ),
+    Operation(
+        "POST",
+        "/searches/delete",
+        "deleteSearch",
+        "Delete a saved search.",
+        delete_search,
+        "Searches",
+        "DeleteSearchRequest",
+        errors=(404,),
     ),
 )

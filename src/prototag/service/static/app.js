@@ -2,7 +2,7 @@
 
 import { find, h } from "./dom.js";
 import { redo, undo } from "./decisions.js";
-import { listenToJobs } from "./job_progress.js";
+import { jobsKnown, listenToJobs } from "./job_progress.js";
 import * as keys from "./keyboard.js";
 import { showError } from "./toast.js";
 
@@ -12,6 +12,7 @@ const SCREENS = [
   [/^\/picture\/(\d+)$/, "library", () => import("./screens/picture.js")],
   [/^\/library$/, "library", () => import("./screens/library.js")],
   [/^\/training$/, "training", () => import("./screens/training.js")],
+  [/^\/settings$/, "settings", () => import("./screens/settings.js")],
 ];
 let close = () => {};
 let opening = 0;
@@ -27,7 +28,7 @@ async function open() {
   keys.hold();
   const { pathname, searchParams } = new URL(location.href);
   const [pattern, name, load] = SCREENS.find(([one]) => one.test(pathname)) ?? SCREENS[0];
-  const screen = await load();
+  const [screen] = await Promise.all([load(), jobsKnown]);
   if (mine !== opening) return;
   close();
   close = () => {};
@@ -71,6 +72,7 @@ const everywhere = [
   after("t", "Go to the tags", "/"),
   after("l", "Go to the library", "/library"),
   after("h", "Go to training and history", "/training"),
+  after("s", "Go to the settings", "/settings"),
 ];
 keys.useAlways(everywhere);
 keys.useFirst((event) => Date.now() - prefixPressedAt < 1500 && event.key !== "g" ? everywhere.slice(3) : []);

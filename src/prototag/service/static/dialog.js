@@ -31,6 +31,12 @@ export function askTag(title, { value = "", words = "", button = "OK" } = {}) {
   return opened(title, [words && h("p", { class: "muted" }, words), field, buttons(button)], () => input.value.trim() || null);
 }
 
+/** Ask for a text. */
+export function askText(title, { value = "", button = "OK" } = {}) {
+  const input = h("input", { value, autofocus: true, required: true, maxlength: 100, autocomplete: "off", "aria-label": title });
+  return opened(title, [input, buttons(button)], () => input.value.trim() || null);
+}
+
 /** Ask for confirmation. */
 export function confirm(title, words, button) {
   return opened(title, [h("p", {}, words), buttons(button)], () => true);

@@ -14,7 +14,7 @@ export function h(name, props = {}, ...children) {
   return made;
 }
 
-const withoutEmpty = (children) => children.flat().filter((one) => one !== null && one !== undefined && one !== false);
+const withoutEmpty = (children) => children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false);
 
 /** Replace the children of an element; empty values are skipped. */
 export const fill = (element, ...children) => element.replaceChildren(...withoutEmpty(children));
@@ -58,6 +58,8 @@ export function ago(seconds) {
 
 const key = document.body.dataset.library ?? "";
 export const thumbnail = (number) => `/api/v1/pictures/${number}/thumbnail?library=${key}`;
+export const largeThumbnail = (number, side) => `${thumbnail(number)}&side=${side}`;
+export const fullSize = (number) => `/api/v1/pictures/${number}/full-size?library=${key}`;
 export const preview = (number, side) => `/api/v1/pictures/${number}/preview?side=${side}&library=${key}`;
 
 /** Prefetch pictures into the browser's cache. */

@@ -1,11 +1,11 @@
 // Progress of background jobs: scan, training, sync. Screens listen to `jobEvents`.
 
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { count, find, h } from "./dom.js";
 import { showMessage } from "./toast.js";
 import * as tags from "./tag_store.js";
 
-const NAMES = { scan: "Scanning pictures", learn: "Training", plan: "Comparing sidecars", sync: "Writing sidecars" };
+const NAMES = { scan: "Scanning pictures", learn: "Training", plan: "Comparing files", sync: "Writing tags" };
 const STOPPABLE = new Set(["scan", "learn", "sync"]); // finished steps are kept
 const running = new Map();
 const stopping = new Set();
@@ -14,6 +14,12 @@ export const jobEvents = new EventTarget(); // "job" with its record
 
 export const isRunning = (kind) => [...running.values()].some((job) => job.kind === kind);
 export const markRequested = (job) => void requested.add(job);
+
+/** Resolve when the running jobs are known, so that no screen says that nothing runs meanwhile. */
+export const jobsKnown = get("/jobs").then(({ jobs }) => {
+  for (const job of jobs) if (job.state === "running") running.set(job.job, job);
+  show();
+}).catch(() => {});
 
 export function listenToJobs() {
   const source = new EventSource("/api/v1/events");
@@ -55,10 +61,17 @@ function show() {
     const far = progress?.total ? ` ${progress.done.toLocaleString("en")} of ${progress.total.toLocaleString("en")}` : "…";
     return h("span", { class: "job" },
       h("progress", { "aria-label": name, max: progress?.total || undefined, value: progress?.total ? String(progress.done) : undefined }),
-      h("span", { class: "words" }, kind === "learn" && progress?.stage ? `${name}: ${progress.stage}` : name + far),
+      h("span", { class: "words" }, `${stageOf(name, progress)}${far}`),
       STOPPABLE.has(kind) ? h("button", { type: "button", class: "stop", "data-job": job, disabled: stopping.has(job), "aria-label": `Stop ${name.toLowerCase()}`, onclick: () => stop(job) }, "Stop") : null);
   }));
   if (held) find(`[data-job="${held}"]`, room)?.focus();
+}
+
+/** Return what a job does now, such as "Scanning pictures: looking for tags". */
+function stageOf(name, progress) {
+  const stage = progress?.message || progress?.stage || "";
+  if (!stage || stage.toLowerCase() === name.toLowerCase()) return name;
+  return `${name}: ${stage.charAt(0).toLowerCase()}${stage.slice(1)}`;
 }
 
 function stop(job) {

@@ -11,7 +11,20 @@ const NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑
 
 export const useAlways = (bindings) => void (always = bindings);
 export const useFirst = (bindings) => void (first = bindings);
-export const use = (title, bindings) => void (screen = { title, bindings });
+export const use = (title, bindings) => {
+  screen = { title, bindings };
+  overlay = null;
+};
+
+let overlay = null; // bindings of a layer that covers the screen, such as the viewer
+
+/** Let a layer take all keys of the screen; return a function that ends this. */
+export function cover(title, bindings) {
+  const layer = { title, bindings };
+  overlay = layer;
+  return () => void (overlay === layer && (overlay = null));
+}
+const current = () => overlay ?? screen;
 
 function pressed(event) {
   const shift = event.shiftKey && (event.key.length > 1 || event.key === " ");
@@ -53,7 +66,7 @@ document.addEventListener("keydown", (event) => {
 
 function run(event) {
   const name = pressed(event);
-  for (const binding of [...first(event), ...screen.bindings, ...always]) {
+  for (const binding of [...first(event), ...current().bindings, ...always]) {
     if (!binding.keys.includes(name) && !(event.code.startsWith("Digit") && binding.keys.includes(event.code))) continue;
     if (event.repeat && !binding.repeats) return event.preventDefault();
     performance.mark("key");
@@ -80,7 +93,7 @@ export function showHelp() {
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const dialog = h("dialog", { class: "help", "aria-labelledby": "help-title" },
     h("h2", { id: "help-title" }, "Keys"),
-    h("div", { class: "columns" }, h("section", {}, ...section(screen.title, screen.bindings)), h("section", {}, ...section("Everywhere", always))),
+    h("div", { class: "columns" }, h("section", {}, ...section(current().title, current().bindings)), h("section", {}, ...section("Everywhere", always))),
     close);
   dialog.addEventListener("close", () => dialog.remove());
   closeBy(dialog, "?");

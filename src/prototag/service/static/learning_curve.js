@@ -84,8 +84,8 @@ const table = (points) => h("table", {},
     h("td", { class: "number" }, String(point.model))))));
 
 const words = (points) => points.length > 1
-  ? "Expected precision and recall at each training, by the number of pictures with the tag, estimated by cross-validation."
-  : "The tag was trained once. Each training after more decisions adds a point.";
+  ? "Expected precision and recall by the number of pictures with the tag, estimated by cross-validation. From ten pictures on, all points are measured on the same pictures, so that difficult ones that join later do not lower the curve."
+  : "The tag was trained once. Training after more decisions adds points.";
 
 /** Show the learning curve of one tag in a dialog. */
 export function showCurve(tag, points) {

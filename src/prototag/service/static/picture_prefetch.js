@@ -31,7 +31,13 @@ let wanted = [];
 let loading = null; // the loading one: one at a time, so that other requests do not wait
 
 /** Return the large picture if it is loaded. */
-export const large = (number) => (images.get(number)?.isReady ? images.get(number) : null);
+export function large(number) {
+  const image = images.get(number);
+  if (!image?.isReady) return null;
+  images.delete(number); // moves it to the most recently used ones
+  images.set(number, image);
+  return image;
+}
 
 /** Fetch large pictures in this order; cancel others. */
 export function fetchLarge(numbers, arrived) {

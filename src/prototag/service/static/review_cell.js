@@ -9,9 +9,10 @@ const share = (cell, isRanked) => (isRanked ? "" : `${Math.round(100 * cell.prob
 
 export function cellElement(cell, withTag, isRanked) {
   return h("li", { role: "option", tabindex: "-1", "aria-selected": "false" },
-    h("img", { src: thumbnail(cell.picture), alt: "", draggable: "false" }),
-    h("span", { class: "badge", "aria-hidden": "true" }),
-    cell.stack.length > 1 ? h("span", { class: "stack", data: { words: `×${cell.stack.length}` } }) : null,
+    h("span", { class: "shown" }, h("img", { src: thumbnail(cell.picture), alt: "", draggable: "false" }),
+      h("span", { class: "badge", "aria-hidden": "true" }),
+      cell.stack.length > 1 ? h("span", { class: "stack", data: { words: `×${cell.stack.length}` } }) : null,
+      h("span", { class: "enlarge", "aria-hidden": "true", title: "Open large (o)" })),
     h("span", { class: "foot", data: { tag: withTag ? leaf(cell.tag) : "", share: share(cell, isRanked) } }));
 }
 

@@ -15,6 +15,14 @@ export async function learn(full) {
   }
 }
 
+async function scan() {
+  try {
+    markRequested((await post("/scan")).job);
+  } catch (error) {
+    showError(error);
+  }
+}
+
 /** Fill the area above a screen with notices. */
 export async function welcome(room) {
   const status = await get("/library");
@@ -23,14 +31,14 @@ export async function welcome(room) {
 
 function first(status) {
   if (isRunning("scan")) {
-    return notice("Scanning your pictures", `${count(status.pictures, "picture")} found so far. The library shows them while the scan continues.`);
+    return notice("Scanning your pictures", `${count(status.pictures, "picture")} so far. You can look at them and tag them meanwhile.`, h("a", { href: "/library" }, "Open the library"));
   }
-  if (isRunning("learn")) return notice("Training on your tags", "This takes seconds for hundreds of pictures, minutes for thousands.");
+  if (isRunning("learn")) return notice("Training on your tags", "This takes seconds for hundreds of pictures, minutes for thousands. Suggestions appear here when it is done.");
+  if (!status.pictures) return notice("No pictures were found", `ProtoTag looked in ${status.roots.join(", ")} and the folders below. Add pictures there, then scan again.`, button("Scan again", "", scan, { class: "main" }));
   const ready = status.tagged >= MIN_TAGGED;
   const counts = `${count(status.pictures, "picture")}, ${status.tagged.toLocaleString("en")} of them tagged.`;
-  const next = ready ? "Training takes seconds for hundreds of pictures, minutes for thousands." : "Tag one or more pictures in the library, then open the tag: ProtoTag ranks the others by similarity, and each decision counts at once.";
-  return notice("There is no model yet", `${counts} ${next}`,
-    ready ? button("Train now", "l", () => learn(), { class: "main" }) : h("a", { href: "/library" }, "Open the library"));
+  if (ready) return notice("Train on your tags", `${counts} Train once, then ProtoTag suggests tags for the other pictures. This takes seconds for hundreds of pictures, minutes for thousands.`, button("Train now", "l", () => learn(), { class: "main" }));
+  return notice("Start with a tag", `${counts} Press n and type the name of a tag, such as beach: ProtoTag shows the pictures that fit best, and learns from each answer.`, h("a", { href: "/library" }, "Open the library"));
 }
 
 const notice = (title, words, action) =>

@@ -1,7 +1,7 @@
 // One picture: large view, tags, suggestions, rejected tags, explanation, and similar pictures.
 
 import { get } from "../api.js";
-import { button, fetchAhead, find, h, percent, readable, thumbnail } from "../dom.js";
+import { button, fetchAhead, find, fullSize, h, percent, readable, thumbnail } from "../dom.js";
 import { go } from "../app.js";
 import { showError } from "../toast.js";
 import { complete, decide } from "../decisions.js";
@@ -10,13 +10,16 @@ import { measurePaint } from "../perf.js";
 import { reasons } from "../explanation.js";
 import { fetchLarge, large, invalidate, view } from "../picture_prefetch.js";
 import { currentRow, setRow } from "../navigation.js";
+import { captureWords } from "../filters.js";
+import { Zoom, zoomGestures } from "../zoom.js";
+import { isRunning } from "../job_progress.js";
 import * as keys from "../keyboard.js";
 
 const PAUSE_MS = 120; // before large pictures are fetched, so that fast stepping skips them
 
 export async function open(main, { number }) {
   if (!currentRow().pictures.includes(number)) {
-    const { pictures } = await get("/picture-numbers");
+    const { pictures } = await get("/search", { limit: 1_000_000 });
     setRow(pictures, "/library", "Library");
   }
   const { pictures, back, title } = currentRow();
@@ -26,9 +29,11 @@ export async function open(main, { number }) {
   let asking = 0;
   let isAsking = false;
 
-  const stage = h("div", { class: "stage" });
+  const zoom = new Zoom();
+  const stage = h("div", { class: "stage frame" });
   const name = h("h1", {});
   const folder = h("p", { class: "muted folder" });
+  const capture = h("p", { class: "muted folder" });
   const own = h("ul", { class: "chips", "aria-label": "Tags" });
   const suggested = h("ul", { class: "suggestions", "aria-label": "Suggested tags" });
   const rejected = h("ul", { class: "chips", "aria-label": "Rejected tags" });
@@ -42,16 +47,16 @@ export async function open(main, { number }) {
   main.append(h("div", { class: "picture" },
     h("section", { class: "large", "aria-label": "Picture" }, stage,
       h("div", { class: "around" }, button("←", "", () => step(-1), { "aria-label": "Previous picture" }),
-        h("span", { class: "place" }), button("→", "", () => step(1), { "aria-label": "Next picture" }))),
+        h("span", { class: "place" }), button("100%", "f", toggleZoom), button("→", "", () => step(1), { "aria-label": "Next picture" }))),
     h("aside", { class: "panel" },
-      h("a", { href: back, class: "up" }, `← ${title}`), name, folder,
+      h("a", { href: back, class: "up" }, `← ${title}`), name, folder, capture,
       h("h2", {}, "Suggested"), suggested,
       h("h2", {}, "Tags"), own,
       h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); add(); } }, tagField(input), h("button", { type: "submit" }, "Add")),
       h("p", { class: "whole" }, whole, h("label", { for: "whole" }, " Complete: no other tag applies ", h("kbd", { "aria-hidden": "true" }, "c"))),
       h("details", {}, h("summary", {}, "Rejected"), rejected),
       h("section", { class: "why-room" }, whyTitle, whyRoom),
-      h("section", {}, h("h2", {}, "Similar"), likeRoom))));
+      h("section", {}, h("h2", {}, "Similar"), likeRoom, button("More like this", "m", () => go(`/library?like=${number}`))))));
 
   // -- showing -------------------------------------------------------------------------------------
 
@@ -60,7 +65,10 @@ export async function open(main, { number }) {
     number = pictures[at];
     history.replaceState({}, "", `/picture/${number}`);
     const image = large(number) ?? h("img", { src: thumbnail(number), alt: "" });
+    delete stage.dataset.full;
+    stage.classList.remove("loading");
     stage.replaceChildren(image);
+    showZoom();
     find(".place", main).textContent = `${at + 1} of ${pictures.length.toLocaleString("en")}`;
     const asked = view(number);
     const found = asked.now ?? (await asked);
@@ -78,9 +86,34 @@ export async function open(main, { number }) {
     }, PAUSE_MS);
   }
   function arrived(which) {
-    if (which !== number || !large(number)) return;
+    if (which !== number || !large(number) || stage.dataset.full) return;
     large(number).alt = name.textContent;
     stage.replaceChildren(large(number));
+    zoom.show(stage);
+  }
+  function toggleZoom() {
+    zoom.toggle(stage);
+    showZoom();
+  }
+  /** Show the zoomed part, and replace the picture by that of full size once it has arrived. */
+  function showZoom() {
+    zoom.show(stage);
+    if (!zoom.isFit) loadFull().catch(() => {});
+  }
+  async function loadFull() {
+    const asked = number;
+    if (stage.dataset.full || stage.classList.contains("loading")) return;
+    stage.classList.add("loading");
+    const image = new Image();
+    image.src = fullSize(asked);
+    await image.decode().catch(() => {});
+    if (asked !== number) return;
+    stage.classList.remove("loading");
+    if (!image.naturalWidth) return;
+    image.alt = name.textContent;
+    stage.dataset.full = `${image.naturalWidth}x${image.naturalHeight}`;
+    stage.replaceChildren(image);
+    zoom.show(stage);
   }
   function take(found) {
     const rows = found.suggestions.slice(0, 9).map(({ tag, probability }) => ({ tag, probability, verdict: null }));
@@ -89,13 +122,14 @@ export async function open(main, { number }) {
     const path = (found.files[0] ?? "").split(/[/\\]/);
     name.textContent = path.pop() || `Picture ${number}`;
     folder.textContent = path.slice(-2).join(" / ");
+    capture.textContent = captureWords(found.capture).join(" · ");
     find("img", stage).alt = name.textContent;
     whyTitle.hidden = true;
     whyRoom.replaceChildren();
     draw();
   }
   function draw() {
-    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing("No suggestions.")]));
+    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing(one.complete ? "None: the picture is complete." : isRunning("learn") ? "None yet: training is running." : "None that are probable enough.")]));
     const shown = new Set(one.rows.map((row) => row.tag));
     const mine = one.tags.filter((tag) => !shown.has(tag));
     own.replaceChildren(...mine.map(chip), ...(mine.length ? [] : [nothing("None yet.")]));
@@ -209,12 +243,17 @@ export async function open(main, { number }) {
     { keys: ["ArrowUp"], repeats: true, run: () => choose(-1) },
     { keys: ["a", " "], words: "Accept the selected suggestion", run: () => void decideChosen("accepted") },
     { keys: ["x"], words: "Reject it: never suggest it again here", run: () => void decideChosen("rejected") },
+    { keys: ["f"], words: "100%, or the whole picture (also by a click)", run: toggleZoom },
+    { keys: ["+", "="], shown: ["+", "-"], repeats: true, words: "Zoom in or out", run: () => { zoom.step(stage, 1); showZoom(); } },
+    { keys: ["-"], repeats: true, run: () => { zoom.step(stage, -1); showZoom(); } },
     { keys: ["e"], words: "Explain the suggestion", run: () => void why() },
     { keys: ["t", "/"], words: "Add a tag", run: () => input.focus() },
+    { keys: ["m"], words: "More like this picture", run: () => void go(`/library?like=${number}`) },
     { keys: ["c"], words: "Complete: no other tag applies", run: () => setComplete(!one.complete) },
     { keys: ["Escape"], words: `Back to ${title}`, run: () => void go(back) },
   ]);
-  swipes(stage, step);
+  zoomGestures(stage, zoom, showZoom);
+  swipes(stage, (by) => zoom.isFit && step(by));
   await show();
   main.focus({ preventScroll: true });
   return () => (asking += 1);

@@ -28,18 +28,21 @@ export async function open(main) {
     h("option", { value: "pictures" }, "Most pictures first"));
   order.value = state.order;
   const body = h("tbody", {});
+  const table = h("table", { role: "treegrid", class: "tags", "aria-label": "Tags", hidden: true }, heads(), body);
+  const empty = h("p", { class: "notice", hidden: true });
+  const queues = h("div", { class: "queues", hidden: true },
+    queue("most_informative", "Most useful answers", "Answers that improve the suggestions most"),
+    queue("likely_missing", "Likely missing", "Tags you may have forgotten"),
+    queue("likely_wrong", "Likely wrong", "Your tags that may be wrong"));
   main.append(h("div", { class: "page" },
     h("div", { class: "title" }, h("h1", {}, "Tags"), summary),
     head, general,
-    h("div", { class: "queues" },
-      queue("most_informative", "Most informative", "Answers that improve the model most"),
-      queue("likely_missing", "Likely missing", "Tags you may have forgotten"),
-      queue("likely_wrong", "Likely wrong", "Your tags that may be wrong")),
+    queues,
     h("div", { class: "tools" }, search, order, button("New tag", "n", newTag),
       button("Learning curve", "c", () => curve(current()), { class: "narrow" }),
       button("Rename", "r", () => rename(current()), { class: "narrow" }),
       button("Never suggest", "b", () => hide(current()), { class: "narrow" })),
-    h("table", { role: "treegrid", class: "tags", "aria-label": "Tags" }, heads(), body)));
+    table, empty));
 
   let all = [];
   let rows = []; // what is shown, in order
@@ -69,7 +72,11 @@ export async function open(main) {
     const waiting = all.reduce((sum, tag) => sum + (tag.hidden ? 0 : tag.suggestions), 0);
     const known = all.filter((tag) => tag.learned).length;
     const wait = waiting ? ` ${count(waiting, "suggestion")} to review.` : "";
-    summary.textContent = `${count(all.length, "tag")}, ${known} learned.${wait}`;
+    summary.textContent = all.length ? `${count(all.length, "tag")}. ProtoTag can suggest ${known === all.length ? "all" : known.toLocaleString("en")} of them.${wait}` : "";
+    empty.hidden = rows.length > 0;
+    empty.textContent = all.length ? `No tag contains “${state.text}”.` : "No tags yet. Press n to add the first one.";
+    table.hidden = !rows.length;
+    queues.hidden = !known;
   }
   function grow(until) {
     body.append(...rows.slice(made, until).map(drawn));
