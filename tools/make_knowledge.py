@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -36,8 +37,8 @@ from scipy import sparse
 from prototag.evaluation.ranking import tag_auc
 from prototag.knowledge.concepts import FOLDER, ConceptHeads, quantize, word_kernel
 from prototag.knowledge.general import GeneralVocabulary
-from prototag.knowledge.lexicon import Lexicon
-from prototag.knowledge.words import encode_names, encode_phrases
+from prototag.knowledge.lexicon import Lexicon, in_phrases
+from prototag.knowledge.words import DIMENSIONS, encode_names, encode_phrases
 from tools.embed_lite import original_weights
 
 RIDGE_PENALTY = 10.0  # of vectors scaled by 1 / sqrt(m): best of 1 to 300, judged on another source
@@ -53,6 +54,7 @@ REDUNDANT = frozenset(["kid", "person"])
 SLOPE_PENALTY = 2.0  # of the squared difference of a slope from the common one
 WORD_NOISE = 3.0  # of the Gaussian process: best of 0.3 to 3, judged on another source
 SOURCES = ("coco", "iaprtc12", "imagenet")
+OFFSET_STEP = 4  # every fourth word of the vocabulary gives the mean effect of a phrase
 MAX_EMOJI_WORDS = 3  # of an emoji's English name; longer ones are descriptions
 # Words in names of emoji that are signs.
 SIGNS = frozenset(
@@ -398,7 +400,12 @@ def make_lexicon(emoji: Path) -> Lexicon:
     table = vocabulary_table()
     rows = table[1:] + emoji_table(emoji)
     names = {language: [row[i] for row in rows] for i, language in enumerate(table[0])}
-    return Lexicon(names, quantize(encode_names(names["en"]))[0])
+    offsets = []
+    for i, language in enumerate(table[0]):
+        sample = [row[i] for row in table[1::OFFSET_STEP]]
+        offsets.append((in_phrases(sample, language) - encode_phrases(sample)).mean(axis=0))
+    lexicon = Lexicon(names, np.empty((0, DIMENSIONS), np.int8), np.array(offsets, np.float32))
+    return replace(lexicon, vectors=quantize(lexicon.encode(names["en"], "en"))[0])
 
 
 def word_labels(

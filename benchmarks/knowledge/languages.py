@@ -27,7 +27,8 @@ from benchmarks.machine import stamp
 from prototag import recommended
 from prototag.evaluation.ranking import mean_average_precision
 from prototag.knowledge.concepts import NamePrior, name_scores
-from prototag.knowledge.words import LANGUAGES, encode_names
+from prototag.knowledge.lexicon import lexicon
+from prototag.knowledge.words import LANGUAGES
 
 RESULTS = Path(__file__).parents[1] / "results/knowledge_languages.json"
 N_TRAIN = 100
@@ -52,8 +53,8 @@ def main() -> None:
             names = [row_of[collection.tags[c]][i] for c in known]
             heads = collection.heads
             priors[language] = collection.prior(names)
-            if language != "en":
-                encoded = heads.heads_of_words(encode_names(names))
+            if language in arguments.languages:
+                encoded = heads.heads_of_words(lexicon().encode(names, language))
                 priors[f"{language}, encoder alone"] = heads.on_vectors(encoded)
         alone: dict[str, list[float]] = {language: [] for language in priors}
         gain: dict[str, list[float]] = {language: [] for language in priors}

@@ -2,7 +2,9 @@
 
 The encoder places a word of another language near its English translation, but not at it, and a
 short word such as "Rock" (German for skirt) near another word. A name that the lexicon has gets the
-vector of its English name instead. Names that it does not have are left to the encoder.
+vector of its English name instead. Names that it does not have are left to the encoder, which gets
+them alone and in a phrase of their language ("ein Foto von Rock"), because it is not told the
+language otherwise.
 
 tools/make_knowledge.py makes the file.
 """
@@ -19,10 +21,11 @@ from typing import Self
 import numpy as np
 
 from prototag.arrays import Array, Floats
-from prototag.knowledge.words import DIMENSIONS, encode_phrases, read_name, unit_vectors
+from prototag.knowledge.words import DIMENSIONS, combine_phrases, encode_phrases, unit_vectors
 
 FOLDER = "data"
 FILE = "lexicon.npz"
+INFLECTED_WEIGHT = 0.5  # of a word without its ending, as evidence of a language
 MIN_STEM_LENGTH = 3  # characters that are left of a word without its ending
 
 ARTICLES = {
@@ -47,6 +50,25 @@ PLURALS = {
     "ru": (("ы", ""), ("и", ""), ("ы", "а"), ("и", "а"), ("и", "ь"), ("а", "о")),
     "tr": (("lar", ""), ("ler", "")),
 }
+# Phrases that tell the encoder the language of a name.
+PHRASES = {
+    "ar": "صورة {}",
+    "de": "ein Foto von {}",
+    "en": "a photo of {}",
+    "es": "una foto de {}",
+    "fr": "une photo de {}",
+    "it": "una foto di {}",
+    "ja": "{}の写真",
+    "ko": "{} 사진",
+    "nl": "een foto van {}",
+    "pl": "zdjęcie: {}",
+    "pt": "uma foto de {}",
+    "ru": "фотография: {}",
+    "th": "รูปถ่ายของ{}",
+    "tr": "{} fotoğrafı",
+    "zh": "{}的照片",
+    "zh-TW": "{}的照片",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +77,7 @@ class Lexicon:
 
     names: dict[str, list[str]]  # of each language, one for each word
     vectors: Array  # words x 512, int8, of the English names
+    phrase_offsets: Floats  # languages x 512, mean difference of a name in its phrase and alone
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -62,15 +85,18 @@ class Lexicon:
         with np.load(folder / FILE, allow_pickle=False) as file:
             lines = file["names"].tobytes().decode().split("\n")
             vectors = file["vectors"]
+            offsets = file["phrase_offsets"]
         table = [line.split("\t") for line in lines]
         names = {language: [row[i] for row in table[1:]] for i, language in enumerate(table[0])}
-        return cls(names, vectors)
+        return cls(names, vectors, offsets)
 
     def save(self, folder: Path) -> None:
         """Write ``lexicon.npz``."""
         rows = [list(self.names), *zip(*self.names.values(), strict=True)]
         text = np.frombuffer("\n".join("\t".join(row) for row in rows).encode(), np.uint8)
-        np.savez(folder / FILE, names=text, vectors=self.vectors)
+        np.savez(
+            folder / FILE, names=text, vectors=self.vectors, phrase_offsets=self.phrase_offsets
+        )
 
     @cached_property
     def _exact(self) -> dict[str, dict[str, int]]:
@@ -99,16 +125,27 @@ class Lexicon:
         tell the language.
         """
         folded = {phrase.casefold() for phrase in phrases}
-        counts = {name: len(folded & table.keys()) for name, table in self._exact.items()}
-        if not any(counts.values()):  # plurals only
-            counts = {name: self._count_inflected(folded, name) for name in counts}
+        counts = {name: self._count(folded, name) for name in self.names}
         best = max(counts.values())
         if best == 0:
             return None
         return "en" if counts["en"] == best else max(counts, key=lambda name: counts[name])
 
-    def _count_inflected(self, phrases: Collection[str], language: str) -> int:
-        return sum(self._inflected(phrase, language) >= 0 for phrase in phrases)
+    def _count(self, phrases: Collection[str], language: str) -> float:
+        """Count the phrases of a language; endings of plurals are weak evidence."""
+        exact = self._exact[language]
+        return sum(
+            1.0 if phrase in exact else INFLECTED_WEIGHT * (self._inflected(phrase, language) >= 0)
+            for phrase in phrases
+        )
+
+    def encode(self, phrases: Sequence[str], language: str | None) -> Floats:
+        """Return a unit vector for each phrase by the encoder, alone and in a longer phrase."""
+        vectors = encode_phrases(phrases)
+        if language is None:
+            return vectors
+        offset = self.phrase_offsets[list(self.names).index(language)]
+        return unit_vectors(vectors + in_phrases(phrases, language) - offset)
 
     def rows_of(self, phrases: Sequence[str]) -> list[int]:
         """Return the row of each phrase, -1 for phrases that the lexicon does not have.
@@ -146,6 +183,11 @@ class Lexicon:
         return -1
 
 
+def in_phrases(phrases: Sequence[str], language: str) -> Floats:
+    """Return the vectors of longer phrases, which tell the encoder the language."""
+    return encode_phrases([PHRASES[language].format(phrase) for phrase in phrases])
+
+
 def without_accents(word: str) -> str:
     """Return a word of a Latin or Cyrillic alphabet without accents; others as they are."""
     if not word or word[0] > "\u052f":  # marks of other alphabets are vowels
@@ -172,7 +214,8 @@ def phrase_vectors(phrases: Sequence[str]) -> Floats:
     vectors = unit_vectors(known.vectors[rows])
     unknown = [number for number, row in enumerate(rows) if row < 0]
     if unknown:
-        vectors[unknown] = encode_phrases([phrases[number] for number in unknown])
+        language = known.language_of(phrases)
+        vectors[unknown] = known.encode([phrases[number] for number in unknown], language)
     return vectors
 
 
