@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 
 from prototag.evaluation.ranking import tag_auc
 from prototag.knowledge.concepts import FOLDER, ConceptHeads, quantize, word_kernel
@@ -42,7 +43,9 @@ from prototag.knowledge.words import DIMENSIONS, encode_names, encode_phrases
 from tools.embed_lite import original_weights
 
 RIDGE_PENALTY = 10.0  # of vectors scaled by 1 / sqrt(m): best of 1 to 300, judged on another source
-MIN_IMAGES = 10  # of a word with a head; 25 and 60 are worse on both sources, 10 is the least in DATA
+MIN_IMAGES = (
+    10  # of a word with a head; 25 and 60 are worse on both sources, 10 is the least in DATA
+)
 N_FOLDS = 2  # of images, for calibrations of the general vocabulary
 MIN_TRANSFER_POSITIVES = 20  # of a word that is judged on another source
 MIN_POSITIVES = 5  # held-out images of a word of the general vocabulary
@@ -58,8 +61,24 @@ OFFSET_STEP = 4  # every fourth word of the vocabulary gives the mean effect of 
 MAX_EMOJI_WORDS = 3  # of an emoji's English name; longer ones are descriptions
 # Words in names of emoji that are signs.
 SIGNS = frozenset(
-    "arrow button circle clock dash diamond emoji face hair mark sign skin square symbol triangle "
-    "zone".split()
+    [
+        "arrow",
+        "button",
+        "circle",
+        "clock",
+        "dash",
+        "diamond",
+        "emoji",
+        "face",
+        "hair",
+        "mark",
+        "sign",
+        "skin",
+        "square",
+        "symbol",
+        "triangle",
+        "zone",
+    ]
 )
 # Words of captions that describe no image.
 STOP_WORDS = frozenset(
@@ -498,11 +517,16 @@ def transfer_auc(data: Data, words: Sequence[str], exclude: Collection[str] = ()
         by_name = heads.heads_of_words(encode_names(words))
         scores = vectors[:, : by_name.shape[1]] @ by_name.T
         labels = word_labels(words, indicator, names) > 0
-        enough = labels.sum(axis=0) >= MIN_POSITIVES
-        auc = np.full(len(words), np.nan)
-        auc[enough] = tag_auc(labels[:, enough], scores[:, enough])
-        best = np.fmax(best, auc)
+        best = np.fmax(best, auc_of(scores, labels))
     return best
+
+
+def auc_of(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the AUC of each word; NaN for words with too few positives."""
+    enough = labels.sum(axis=0) >= MIN_POSITIVES
+    auc = np.full(labels.shape[1], np.nan)
+    auc[enough] = tag_auc(labels[:, enough], scores[:, enough])
+    return auc
 
 
 def fit_calibrations(evidence: Sequence[Evidence]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -589,9 +613,10 @@ def fit_transfer(crossed: Crossed) -> Transfer:
     design = np.stack([x, np.ones_like(x)], axis=1)
     beta = np.array([1.0, 0.0])
     for _ in range(NEWTON_STEPS):
-        p = 1 / (1 + np.exp(-design @ beta))
+        p = expit(design @ beta)
         hessian = (design * (weight * p * (1 - p))[:, None]).T @ design
-        beta = beta + np.linalg.solve(hessian, design.T @ (weight * (y - p)))
+        step = np.linalg.solve(hessian, design.T @ (weight * (y - p)))
+        beta = beta + np.clip(step, -0.5, 0.5)
     return Transfer(float(beta[0]), float(beta[1]))
 
 
@@ -613,7 +638,7 @@ def transfer_quality(crossed: dict[str, Crossed], thresholds: np.ndarray) -> Qua
     shares = np.zeros((2, len(thresholds)))
     for source, (log_odds, labels) in crossed.items():
         transfer = mean_transfer([c for s, c in crossed.items() if s != source])
-        p = 1 / (1 + np.exp(-(log_odds * transfer.slope + transfer.offset)))
+        p = expit(log_odds * transfer.slope + transfer.offset)
         for i, threshold in enumerate(thresholds):
             above = p >= threshold
             shares[:, i] += np.array([above.sum(), labels[above].sum()]) / len(p)
@@ -647,17 +672,27 @@ def build_vocabulary(
     calibrations, and the transfer is the one fitted to the other sources.
     """
     table = candidates()
-    auc = transfer_auc(data, [row[0] for row in table], exclude)
+    candidate_names = [row[0] for row in table]
+    evidence = held_out_evidence(data, candidate_names, exclude)
+    if len(evidence) > 1:
+        auc = transfer_auc(data, candidate_names, exclude)
+    else:  # no other source could judge
+        (only,) = evidence.values()
+        auc = auc_of(only.scores, only.labels > 0)
     is_kept = auc >= MIN_AUC
     kept = [row for row, value in zip(table, is_kept, strict=True) if value]
     words = [row[0] for row in kept]
-    evidence = list(held_out_evidence(data, words, exclude).values())
-    center, slope, intercept = fit_calibrations(evidence)
+    center, slope, intercept = fit_calibrations(
+        [Evidence(one.scores[:, is_kept], one.labels[:, is_kept]) for one in evidence.values()]
+    )
     used = {source: one for source, one in crossed.items() if source not in exclude}
     transfer = mean_transfer(list(used.values()))
     thresholds = np.arange(0.95, 0.04, -0.01)
     quality = transfer_quality(
-        {s: Crossed(one.log_odds[:, is_kept], one.labels[:, is_kept]) for s, one in crossed.items()},
+        {
+            s: Crossed(one.log_odds[:, is_kept], one.labels[:, is_kept])
+            for s, one in crossed.items()
+        },
         thresholds,
     )
     languages = vocabulary_table()[0]

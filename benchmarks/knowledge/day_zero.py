@@ -29,9 +29,7 @@ RESULTS = Path(__file__).parents[1] / "results/knowledge_day_zero.json"
 THRESHOLDS = (0.25, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
-def measure(
-    data: make_knowledge.Data, judged: str, english: Vocabulary
-) -> dict[str, object]:
+def measure(data: make_knowledge.Data, judged: str, english: Vocabulary) -> dict[str, object]:
     """Judge the vocabulary made without one source on its images."""
     vectors, descriptions, description_words = make_knowledge.sources_of(data)[judged]
     X = (vectors @ data.axes.T) * data.scale + data.mean

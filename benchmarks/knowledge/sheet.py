@@ -45,7 +45,9 @@ def draw(vocabulary: Vocabulary, path: Path) -> None:
             sheet.paste(image, (left, top))
         likely = [column for column in np.argsort(-p[number]) if p[number, column] >= LIKELY]
         words = [f"{vocabulary.names[column]} {p[number, column]:.0%}" for column in likely]
-        text = _wrapped(f"{number + 1}: " + ", ".join(words)) + _wrapped("(" + ", ".join(photo["tags"]) + ")")
+        text = _wrapped(f"{number + 1}: " + ", ".join(words)) + _wrapped(
+            "(" + ", ".join(photo["tags"]) + ")"
+        )
         pen.multiline_text((left, top + PICTURE_HEIGHT + 2), "\n".join(text[:LINES]), "black")
     sheet.save(path)
 

@@ -77,7 +77,9 @@ def test_no_phrases_have_no_language():
 def test_known_names_have_the_vectors_of_their_english_names():
     known = name_vectors(["Strand", "Katze", "Tier|Hund", "2019", "IMG_2041"])
     encoded = encode_names(["beach", "cat", "animal|dog"])
-    assert (known[:3] * encoded).sum(axis=1).min() > 0.97  # the lexicon reads names in a phrase, too
+    assert (known[:3] * encoded).sum(
+        axis=1
+    ).min() > 0.97  # the lexicon reads names in a phrase, too
     assert not known[3:].any()
 
 
