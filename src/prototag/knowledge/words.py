@@ -17,7 +17,6 @@ import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.errors import InputError
-from prototag.metadata.generated_names import is_generated_name
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
@@ -45,6 +44,8 @@ def read_name(name: str) -> list[tuple[str, float]]:
     The leaf of a hierarchy ("animal|cat") counts most, its parents add their meaning. Numbers,
     such as years, punctuation, and names that cameras give, such as "IMG_2041", are no words.
     """
+    from prototag.metadata.generated_names import is_generated_name  # 50 ms with its package
+
     levels = [
         phrase
         for level in _SEPARATORS.split(name)[-MAX_LEVELS:]
