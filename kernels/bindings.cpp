@@ -18,6 +18,8 @@
 #include "rowwise_matmul/rowwise_matmul.hpp"
 #include "ranking_metrics/ranking_metrics.hpp"
 #include "coordinate_descent/coordinate_descent.hpp"
+#include "dual_svm/dual_svm.hpp"
+#include "group_lasso/group_lasso.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -266,6 +268,33 @@ NB_MODULE(_kernels, module) {
       "tag_start"_a, "tag_index"_a, "order"_a, "present"_a, "absent"_a, "hinge"_a, "beta1"_a,
       "rho"_a, "upper"_a, "sweeps"_a, "rescale"_a, "semantic"_a.noconvert(),
       "objective"_a.noconvert());
+
+  module.def(
+      "group_lasso_codes",
+      [](In<float, 2> gram, In<std::int32_t, 1> start, In<float, 1> curvature, In<float, 2> target,
+         In<float, 2> weight, float sparsity, float ridge, bool nonnegative, std::int64_t sweeps,
+         float tolerance, Out<float, 2> codes, Out<float, 1> violation) {
+        nb::gil_scoped_release release;
+        prototag::group_lasso_codes(
+            codes.shape(0), codes.shape(1), gram.data(),
+            {start.data(), curvature.data(), (std::int64_t)curvature.shape(0)}, target.data(),
+            weight.data(), sparsity, ridge, nonnegative, sweeps, tolerance, codes.data(), violation.data());
+      },
+      "gram"_a, "start"_a, "curvature"_a, "target"_a, "weight"_a, "sparsity"_a, "ridge"_a,
+      "nonnegative"_a, "sweeps"_a, "tolerance"_a, "codes"_a.noconvert(), "violation"_a.noconvert());
+
+  module.def(
+      "dual_svm",
+      [](In<float, 2> X, In<bool, 2> present, In<float, 2> upper, In<float, 2> margin,
+         In<std::int32_t, 1> order, std::int64_t epochs, float tolerance, Out<float, 2> alpha,
+         Out<float, 2> w, Out<float, 1> violation) {
+        nb::gil_scoped_release release;
+        prototag::dual_svm(X.shape(0), X.shape(1), present.shape(0), X.data(), present.data(),
+                           upper.data(), margin.data(), order.data(), epochs, tolerance,
+                           alpha.data(), w.data(), violation.data());
+      },
+      "X"_a, "present"_a, "upper"_a, "margin"_a, "order"_a, "epochs"_a, "tolerance"_a,
+      "alpha"_a.noconvert(), "w"_a.noconvert(), "violation"_a.noconvert());
 
   module.def(
       "nearest_per_tag",

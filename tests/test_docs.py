@@ -258,6 +258,32 @@ def test_the_page_of_python_runs(sample):
     assert (sample / "mine.prototag").exists()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of jupyter_client itself
+def test_the_notebook_runs(sample):
+    """Every cell runs, and prints and shows what the committed outputs have."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    committed = nbformat.read(DOCS / "integrate" / "notebook.ipynb", as_version=4)
+    assert "/tmp" not in json.dumps(committed)
+    notebook = nbformat.from_dict(committed)
+    resources = {"metadata": {"path": str(sample)}}
+    nbclient.NotebookClient(notebook, timeout=300, resources=resources).execute()
+    for before, cell in zip(committed.cells, notebook.cells, strict=True):
+        if cell.cell_type == "code":
+            assert _kinds(cell) == _kinds(before) != [], cell.source
+    shown = [data for cell in notebook.cells for data in _data(cell)]
+    pages = [data["text/html"] for data in shown if "text/html" in data]
+    assert sum("data:image/webp" in page for page in pages) == 3  # two pictures, an explanation
+
+
+def _data(cell) -> list[dict[str, str]]:
+    return [output.get("data", {}) for output in cell.get("outputs", ())]
+
+
+def _kinds(cell) -> list[list[str]]:
+    return [sorted(data) for data in _data(cell)]
+
+
 def test_the_readme_runs(sample):
     page = ROOT / "README.md"
     check_output(page, run_page(page, sample))

@@ -538,6 +538,18 @@ class Settings(TypedDict):
     language: str | None
     """Of general words; null for the browser's."""
     all_languages: list[str]
+    write_places: WritePlaces
+
+
+class WritePlaces(TypedDict):
+    """Object ``write places`` of the API."""
+
+    jpeg: NotRequired[Literal["sidecar", "file", "nowhere"]]
+    raw: NotRequired[Literal["sidecar", "nowhere"]]
+    other: NotRequired[Literal["sidecar", "nowhere"]]
+    iptc: NotRequired[bool]
+    """Whether JPEG files without IPTC keywords get them, too; existing ones are always kept
+    in step."""
 
 
 class Job(TypedDict):
@@ -569,6 +581,26 @@ class Models(TypedDict):
     """Object ``models`` of the API."""
 
     models: list[Model]
+
+
+class Writes(TypedDict):
+    """Object ``writes`` of the API."""
+
+    writes: list[WritesWrite]
+
+
+class WritesWrite(TypedDict):
+    """Object ``writes write`` of the API."""
+
+    number: int
+    written_at: float
+    """Seconds since 1970."""
+    files: int
+    added: int
+    """Tags that were added to the files."""
+    removed: int
+    undone: bool
+    """Whether all files were restored."""
 
 
 class Jobs(TypedDict):
@@ -1253,6 +1285,7 @@ class Client:
         sources: Sequence[str] | None = None,
         precision: float | None = None,
         language: str | None = None,
+        write_places: WritePlaces | None = None,
     ) -> Settings:
         """Change settings of the library. File types and sources apply from the next scan on.
 
@@ -1271,6 +1304,7 @@ class Client:
                 "sources": sources,
                 "precision": precision,
                 "language": language,
+                "write_places": write_places,
             },
         )
         return answer
@@ -1309,6 +1343,22 @@ class Client:
     def sync(self, plan: str) -> Job:
         """Carry out a sync plan."""
         answer: Job = self._json("POST", "/sync", body={"plan": plan})
+        return answer
+
+    def writes(self) -> Writes:
+        """List the last writes of tags to files, the latest first."""
+        answer: Writes = self._json("GET", "/writes")
+        return answer
+
+    def undo_write(self, number: int) -> Job:
+        """Restore all files of a write exactly as they were; files that changed since stay.
+
+        Parameters
+        ----------
+        number
+            Number of the write.
+        """
+        answer: Job = self._json("POST", "/writes/undo", body={"number": number})
         return answer
 
     def jobs(self) -> Jobs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,13 @@ from prototag import Annotator
 from prototag.annotator import training_set
 from prototag.annotator.training_set import TrainingSet, build_training_set, fit_tagger
 from prototag.annotator.types import TrainingSummary
+from prototag.annotator.vector_export import write_vectors
 from prototag.errors import InputError, TrainingError
 from prototag.estimator import TagEstimator
 from prototag.features import extractor
 from prototag.features.extractor import Extractor
 from prototag.features.types import FeatureGroup
+from prototag.features.vector_folder import VectorFolder
 from prototag.images import decode
 from prototag.images.decode import digest
 from prototag.metadata import collect
@@ -229,3 +232,46 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
     )
     again = recommended(feature_groups=tagger.result_.feature_groups).fit(used.X, used.Y)
     assert (tagger.decision_function(used.X) == again.decision_function(used.X)).all()
+
+
+def test_the_tag_above_rare_ones_is_learned_and_applied(tmp_path):
+    """Each kind of dots is on two pictures."""
+    files = tagged.collection(tmp_path / "photos", 60, listed=False)
+    rows = []
+    for number in range(60):
+        own = tagged.tags_of(number)
+        rare = [f"pattern|dots|kind {number // 5}"] if "dotted" in own else []
+        rows.append([tag for tag in own if tag != "dotted"] + rare)
+    annotator = Annotator(crops="fast", cache=None).fit(files, rows)
+    assert "pattern|dots" in annotator.tags
+    assert not any("kind" in tag for tag in annotator.tags)
+    assert annotator.training_summary.too_rare["pattern|dots|kind 0"] == 2
+    new = tagged.collection(tmp_path / "new", 10, start=100, listed=False)
+    applied = [annotation.names for annotation in annotator.annotate(new)]
+    dotted = ["dotted" in tagged.tags_of(number) for number in range(100, 110)]
+    assert ["pattern|dots" in names for names in applied] == dotted
+    # A picture of a kind that was never seen has the tag above it.
+    truth = [["pattern|dots|new kind"] if has_dots else ["red"] for has_dots in dotted]
+    judged = annotator.evaluate(new, truth).result
+    (dots,) = [tag for tag in judged.tags if tag.name == "pattern|dots"]
+    assert (dots.precision, dots.recall) == (1.0, 1.0)
+
+
+def test_a_folder_of_vectors_has_the_same_tags_above_rare_ones(tmp_path):
+    tagged.collection(tmp_path / "photos", 20, listed=False)
+    rows = [["animal|cat", "sky"], ["animal|dog"], ["animal|bird|owl"], ["animal|bird"]] * 5
+    lines = [{"file_name": f"{number:03}.jpg", "tags": row} for number, row in enumerate(rows)]
+    lines[0]["tags"] = ["animal|fox"]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "photos" / "metadata.jsonl").write_text(text)
+    found = collect(tmp_path / "photos")
+    extract = Extractor(crops="fast", cache=None)
+    write_vectors(found, extract, tmp_path / "vectors")
+    stored = build_training_set(VectorFolder(tmp_path / "vectors"), None, extract, 5)
+    direct = build_training_set(found, None, extract, 5)
+    assert direct.tags == ["animal", "animal|bird", "animal|bird|owl", "animal|dog"]
+    assert stored.tags == direct.tags
+    assert stored.Y.toarray().tolist() == direct.Y.toarray().tolist()
+    assert stored.summary.too_rare == direct.summary.too_rare == {
+        "animal|cat": 4, "animal|fox": 1, "sky": 4
+    }  # fmt: skip

@@ -171,6 +171,25 @@ def test_sync_plans_then_does_it_then_nothing(run, photos):
     assert "1 tag that you rejected here is in a file as your own and was left there: red" in said
 
 
+def test_a_write_into_files_is_undone(run, photos):
+    before = (photos / "000.jpg").read_bytes()
+    assert run("library", "undo-write").stdout == "Nothing was written to files yet.\n"
+    run("accept", "evening", "000.jpg", "001.jpg")
+    done = run("library", "sync", "--jpeg", "file", "--iptc")
+    assert "2 pictures written: 2 tags added.\n" in done.stdout
+    assert "`prototag library undo-write 1` restores the files" in done.stderr
+    assert not list(photos.glob("*.xmp"))
+    assert metadata.read_keywords(photos / "000.jpg").tags[-1:] == ("evening",)
+    assert lines(run("library", "undo-write", "--json"))[0]["files"] == 2
+    (photos / "001.jpg").write_bytes((photos / "001.jpg").read_bytes() + b" ")
+    undone = run("library", "undo-write", 1)
+    assert undone.stdout == "1 file restored.\n"
+    assert "has changed since" in undone.stderr
+    assert undone.exit_code == 3
+    assert (photos / "000.jpg").read_bytes() == before
+    assert "no write 7" in run("library", "undo-write", 7).stderr
+
+
 def test_status_and_prune(run, photos):
     run("accept", "evening", "000.jpg")
     (photos / "001.jpg").unlink()

@@ -313,14 +313,14 @@ def test_a_library_with_the_old_names_keeps_its_content(tmp_path):
             row = conn.execute("SELECT n_tags, n_decided, n_files FROM pictures").fetchall()
             assert row == [(2, 0, 1), (2, 2, 0)]
             rows = conn.execute("SELECT * FROM written_tags").fetchall()
-            assert rows == [(b"/p/1.jpg", "cat", 0, 1)]
+            assert rows == [(b"/p/1.jpg", "cat", 0, 1, "sidecar")]
 
 
 def test_an_older_library_that_cannot_be_written_is_refused(tmp_path):
     path = tmp_path / "old.library"
     path.touch()
     schema.connect(path, new=True, migrations=schema.MIGRATIONS[:3]).close()
-    with pytest.raises(LibraryError, match="is of version 3 and must be upgraded to version 6"):
+    with pytest.raises(LibraryError, match="is of version 3 and must be upgraded to version 7"):
         schema.connect_reading(path)
     schema.connect(path).close()
     schema.connect_reading(path).close()

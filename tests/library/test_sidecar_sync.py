@@ -163,7 +163,7 @@ def test_a_note_of_what_never_reached_the_disk_rejects_nothing(library, photo):
     library.accept([photo], ["cat"])
     place = os.fsencode(photo)
     with library.store.write() as conn:  # as a process leaves it that was killed before it wrote
-        conn.execute("INSERT INTO written_tags VALUES (?, 'cat', 1, 0)", (place,))
+        conn.execute("INSERT INTO written_tags VALUES (?, 'cat', 1, 0, 'sidecar')", (place,))
     assert library.plan_sync().rejected == []
     assert library.sync().written == 1
     assert library.picture(photo).accepted == ["cat"]
@@ -174,7 +174,9 @@ def test_killed_after_the_sidecar_was_written(library, photo):
     library.accept([photo], ["cat"])
     change = library.plan_sync().outgoing[0]
     with library.store.write() as conn:
-        conn.execute("INSERT INTO written_tags VALUES (?, 'cat', 1, 0)", (os.fsencode(photo),))
+        conn.execute(
+            "INSERT INTO written_tags VALUES (?, 'cat', 1, 0, 'sidecar')", (os.fsencode(photo),)
+        )
     metadata.apply(change)
     assert library.sync().written == 0
     without(photo, "cat")

@@ -20,6 +20,7 @@ from prototag.metadata.tag_names import (
     from_slashes,
     key,
     leaf,
+    nearest_ancestor,
     split_tag_options,
     union,
     unique,
@@ -136,3 +137,29 @@ def test_misspelled_names_are_reported_with_similar_ones():
         names.find_all(["Baüm"], owner="the model knows")
     with pytest.raises(InputError, match=r"no tag 'xyz123'\.$"):
         names.find_all(["xyz123"], owner="the model knows")
+
+
+def test_the_tag_above_rare_ones_is_in_the_vocabulary():
+    rows = [["animal|cat"], ["Animal|dog"], ["animal|cat", "sky"], ["animal|bird|owl"], ["sky"]]
+    rows += [["sky", "plant|rose"]]
+    words = vocabulary(rows, min_count=3)
+    assert words.names == ("animal", "sky")
+    assert words.counts == (4, 3)
+    expected = {"animal|bird|owl": 1, "animal|cat": 2, "Animal|dog": 1, "plant|rose": 1}
+    assert words.dropped == expected
+    assert words.matrix(rows).toarray().tolist() == [[1, 0], [1, 0], [1, 1], [1, 0], [0, 1], [0, 1]]
+    # The absence of a cat says nothing about animals.
+    absent = words.matrix([["animal|cat"], ["animal"]], with_ancestors=False)
+    assert absent.toarray().tolist() == [[0, 0], [1, 0]]
+
+
+def test_frequent_tags_below_count_for_the_tag_above():
+    """The nearest tag above a rare one is taken; it holds for the frequent ones below, too."""
+    rows = [["animal|dog"]] * 3 + [["animal|bird|owl"], ["animal|bird|hen"], ["animal|cat"]]
+    words = vocabulary(rows, min_count=2)
+    assert words.names == ("animal", "animal|bird", "animal|dog")
+    assert words.counts == (6, 2, 3)
+    assert words.matrix(rows).toarray().sum(axis=0).tolist() == [6, 2, 3]
+    assert vocabulary(rows, min_count=1).names == tuple(sorted({row[0] for row in rows}))
+    assert nearest_ancestor("Animal|Bird|owl", words.names) == "animal|bird"
+    assert nearest_ancestor("animal", words.names) is None

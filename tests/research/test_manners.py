@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import prototag
 from prototag.engine import Threads, batch_slices
-from prototag.engine.threads import count_rows
+from prototag.engine.threads import count_rows, slice_rows
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
@@ -209,7 +209,7 @@ def elsewhere(engine, function, rows, shared=(), *, size):
         return ON_THREADS(engine, function, rows, shared, size=size)
     results = []
     for part in batch_slices(count_rows(rows), size):
-        sent = pickle.dumps((function, [array[part] for array in rows], shared))
+        sent = pickle.dumps((function, slice_rows(rows, part), shared))
         called, own, given = pickle.loads(sent)
         results.append(called(*own, *given))
     return results

@@ -250,6 +250,28 @@ def test_sidecars_are_planned_looked_at_and_written(client, library, collection)
     assert library.status().unwritten == 0
 
 
+def test_a_write_is_undone(client, library):
+    assert get(client, "/writes").json() == {"writes": []}
+    library.set_write_places(jpeg="file")
+    path = library.existing_file(1)
+    before = path.read_bytes()
+    library.accept([1, 2], ["written"])
+    plan = finished(client, post(client, "/sync/plan", {}, 202))["result"]
+    assert (plan["outgoing"], plan["inside"]) == (2, 2)
+    assert {change["place"] for change in plan["changes"]} == {"file"}
+    done = finished(client, post(client, "/sync", {"plan": plan["plan"]}, 202))["result"]
+    assert path.read_bytes() != before
+    (write,) = get(client, "/writes").json()["writes"]
+    assert (write["number"], write["files"], write["added"]) == (done["write"], 2, 2)
+    undone = finished(client, post(client, "/writes/undo", {"number": write["number"]}, 202))
+    assert undone["result"] == {"number": write["number"], "restored": 2, "problems": []}
+    assert path.read_bytes() == before
+    assert get(client, "/writes").json()["writes"][0]["undone"]
+    again = finished(client, post(client, "/writes/undo", {"number": write["number"]}, 202))
+    assert again["state"] == "failed"
+    post(client, "/writes/undo", {"number": 99}, 404)
+
+
 def test_writing_sidecars_is_stopped_between_two_files(client, library, collection, monkeypatch):
     numbers = library.pictures(limit=8)
     body = {"decisions": [{"picture": n, "tag": "sunny", "verdict": "accepted"} for n in numbers]}

@@ -14,6 +14,10 @@ def test_settings_are_changed_one_by_one(served, library):
     assert library.preferences().precision == 0.9
     again = client.post("/api/v1/settings", json={"precision": 0, "language": ""}).json()
     assert again == before
+    inside = client.post("/api/v1/settings", json={"write_places": {"jpeg": "file", "iptc": True}})
+    assert inside.json()["write_places"] == {
+        "jpeg": "file", "raw": "sidecar", "other": "sidecar", "iptc": True,
+    }  # fmt: skip
     types = client.post("/api/v1/settings", json={"file_types": ["JPEG"], "sources": ["xmp"]})
     assert types.json()["file_types"] == library.preferences().file_types == ["JPEG"]
     assert types.json()["sources"] == ["xmp"]
@@ -26,6 +30,7 @@ def test_what_is_not_allowed_is_said(served, library):
         ({"language": "tlh"}, "give one of"),
         ({"file_types": ["paper"]}, "JPEG"),
         ({"sources": ["dreams"]}, "xmp"),
+        ({"write_places": {"raw": "file"}}, "sidecar"),
     ):
         answer = client.post("/api/v1/settings", json=body)
         assert 400 <= answer.status_code < 500, answer.text

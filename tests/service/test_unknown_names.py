@@ -63,6 +63,7 @@ REQUESTS = {
     ("rename", BODY, "old"): {"json": {"old": ABSENT, "new": "another"}},
     ("hide", BODY, "tag"): {"json": {"tag": ABSENT}},
     ("rollBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},
+    ("undoWrite", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},
     ("undo", BODY, "batch"): {"json": {"batch": ABSENT_NUMBER}},
     ("redo", BODY, "batch"): {"json": {"batch": ABSENT_NUMBER}},
     ("sync", BODY, "plan"): {"json": {"plan": ABSENT}},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
 from prototag.knowledge.concepts import BACKBONE, WIDTH
+from prototag.metadata.tag_names import SEPARATOR
 from prototag.storage.npy_rows import StoredRows, take_rows
 from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
@@ -85,7 +87,8 @@ def build_training_set(
 ) -> TrainingSet:
     """Collect pictures and tags (see :meth:`prototag.Annotator.fit`) and compute the vectors.
 
-    Tags of fewer than ``min_pictures`` pictures and unreadable pictures are excluded. A picture
+    Tags of fewer than ``min_pictures`` pictures and unreadable pictures are excluded; of a rare
+    ``animal|cat`` the nearest tag above it with enough pictures is trained. A picture
     that has a tag, even a rare one, lacks all other tags. A picture without tags is excluded,
     because it is probably not tagged yet; if ``untagged`` is "negative" it lacks every tag. If a
     person corrected the proposed tags of a picture, all tags that were neither kept nor removed are
@@ -172,8 +175,13 @@ def _from_vector_folder(folder: VectorFolder, min_pictures: int) -> TrainingSet:
         {tag: n for tag, n in zip(folder.tags, counts, strict=True) if n < min_pictures},
         {},
     )
-    _refuse_rare(vocabulary, min_pictures)
-    Y = sparse.csr_array(folder.Y[:, frequent])
+    if any(SEPARATOR in tag for tag in vocabulary.dropped):
+        rows = _tag_rows(folder)
+        vocabulary = _vocabulary(rows, min_pictures)  # with the tags above rare ones
+        Y = vocabulary.matrix(rows)
+    else:
+        _refuse_rare(vocabulary, min_pictures)
+        Y = sparse.csr_array(folder.Y[:, frequent])
     _refuse_few(Y)
     fits_in_memory = len(names) <= MAX_PICTURES_IN_MEMORY
     return TrainingSet(
@@ -187,13 +195,19 @@ def _from_vector_folder(folder: VectorFolder, min_pictures: int) -> TrainingSet:
         thumbnails=[b""] * len(names),
         summary=TrainingSummary(
             pictures=len(names),
-            tags=len(frequent),
+            tags=len(vocabulary.names),
             too_rare=dict(sorted(vocabulary.dropped.items())),
             untagged=folder.untagged,
             unreadable=folder.unreadable,
         ),
         skipped=[],
     )
+
+
+def _tag_rows(folder: VectorFolder) -> list[list[str]]:
+    """Return the tags of each picture of a folder of vectors."""
+    starts, tags = folder.Y.indptr.tolist(), [folder.tags[c] for c in folder.Y.indices.tolist()]
+    return [tags[start:stop] for start, stop in pairwise(starts)]
 
 
 def fit_tagger(
@@ -278,7 +292,7 @@ def _unlabeled(
         return None
     corrected = np.flatnonzero(is_corrected)
     rows: list[int] = corrected.tolist()  # usually few: only these become dense
-    removed = vocabulary.matrix([ruled_out[row] or [] for row in rows])
+    removed = vocabulary.matrix([ruled_out[row] or [] for row in rows], with_ancestors=False)
     local = sparse.coo_array((Y[rows] + removed).toarray() == 0)
     pairs = corrected[local.coords[0]], local.coords[1]
     return sparse.csr_array((np.ones(local.nnz, bool), pairs), shape=Y.shape)

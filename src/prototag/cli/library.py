@@ -6,7 +6,7 @@ import json as jsonlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ from prototag.errors import InputError, LibraryError
 if TYPE_CHECKING:
     from prototag.library.library import Library
     from prototag.library.types import Status
+    from prototag.library.writes import WriteView
 
 library = typer.Typer(
     name="library",
@@ -202,8 +203,25 @@ def sync(
     name: Named = None,
     dry_run: DryRun = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Show every change of a sidecar in full, write nothing.")
+        bool, typer.Option("--diff", help="Show every change of a file in full, write nothing.")
     ] = False,
+    jpeg: Annotated[
+        Literal["sidecar", "file", "nowhere"] | None,
+        typer.Option(
+            help="Where tags of JPEG files are written, from now on: to sidecars, into the files, "
+            "or nowhere. Lightroom and Bridge read the tags of JPEG files only inside the file.",
+            show_default=False,
+        ),
+    ] = None,
+    iptc: Annotated[
+        bool | None,
+        typer.Option(
+            "--iptc/--no-iptc",
+            help="Write IPTC keywords also into JPEG files that have none, from now on. Existing "
+            "ones are always kept in step.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001
     jobs: Jobs = -1,
@@ -211,8 +229,9 @@ def sync(
 ) -> None:
     """Sync library and files: scan new pictures and changed tags, write accepted tags.
 
-    Accepted tags are written to XMP sidecars as your own; pictures are never changed. A written tag
-    that you remove in a photo program counts as rejected. A second sync changes nothing.
+    Accepted tags are written as your own: to XMP sidecars, or with --jpeg file into JPEG files, and
+    never into other pictures. A written tag that you remove in a photo program counts as rejected.
+    A second sync changes nothing.
     """
     with (
         terminal.progress() as progress,
@@ -220,6 +239,7 @@ def sync(
             name, scans=True, jobs=jobs, cache=cache, progress=progress
         ) as opened,
     ):
+        opened.set_write_places(jpeg=jpeg, iptc=iptc)
         scanned = opened.scan()
         plan = opened.plan_sync()
         done = None if dry_run or diff else opened.sync(plan)
@@ -237,6 +257,60 @@ def sync(
         library_common.print_sync(library_common.scan_summary(scanned), plan, done, example)
     if scanned.unreadable or (done and done.problems):
         raise typer.Exit(terminal.SOME_FAILED)
+
+
+@library.command("undo-write")
+def undo_write(
+    number: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[NUMBER]", help="Number of the write; without it, the writes are listed."
+        ),
+    ] = None,
+    name: Named = None,
+    json: Json = False,
+) -> None:
+    """Restore the files of a sync exactly as they were before it.
+
+    Files that changed since are left as they are. Decisions stay: the next sync writes their tags
+    again, unless you undo them as well.
+    """
+    with library_common.opened(name) as opened:
+        if number is None:
+            _print_writes(opened.writes(), json)
+            return
+        undone = opened.undo_write(number)
+    library_common.print_problems(undone.problems)
+    if json:
+        print(jsonlib.dumps(undone._asdict()))
+    else:
+        terminal.print_result(f"{terminal.count(undone.restored, 'file')} restored.")
+    if undone.problems:
+        raise typer.Exit(terminal.SOME_FAILED)
+
+
+def _print_writes(writes: list[WriteView], json: bool) -> None:
+    from datetime import datetime
+
+    if json:
+        for one in writes:
+            print(jsonlib.dumps(one._asdict()))
+    elif not writes:
+        terminal.print_result("Nothing was written to files yet.")
+    else:
+        rows = [
+            [
+                str(one.number),
+                datetime.fromtimestamp(one.written_at).strftime("%Y-%m-%d %H:%M"),
+                f"{one.files:,}",
+                f"{one.added:,}",
+                f"{one.removed:,}",
+                "undone" if one.undone else "",
+            ]
+            for one in writes
+        ]
+        heads = ["Write", "When", "Files", "Added", "Removed", ""]
+        terminal.table(heads, rows, right=["Write", "Files", "Added", "Removed"])
 
 
 @library.command()

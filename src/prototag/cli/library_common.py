@@ -154,8 +154,11 @@ def print_problems(problems: list[str], most: int = 5) -> None:
 
 def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict[str, Any]:
     """Return the JSON object of a sync or of its plan."""
+    from prototag.library.writes import place_of
+
     outgoing = [
-        {"sidecar": str(c.path), "added": c.added, "removed": c.removed} for c in plan.outgoing
+        {"file": str(c.path), "place": place_of(c), "added": c.added, "removed": c.removed}
+        for c in plan.outgoing
     ]
     return {
         **{name: getattr(scanned, name) for name in ("new", "moved", "changed", "vanished")},
@@ -164,12 +167,15 @@ def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict
         "kept": [list(pair) for pair in plan.kept],
         "outgoing": outgoing,
         "written": None if done is None else done.written,
+        "write": None if done is None else done.write,
         "problems": scanned.problems + (plan.problems if done is None else done.problems),
     }
 
 
 def print_sync(changes_found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
     """Print what a sync has changed, or would change."""
+    from prototag.library.writes import FILE, place_of
+
     if changes_found:
         terminal.print_result(changes_found)
     state = "now" if done else "would be"
@@ -190,13 +196,17 @@ def print_sync(changes_found: str, plan: SyncPlan, done: SyncReport | None, exam
         removed: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.removed)
         if done is None:
             terminal.changes(added, removed)
-        sidecars = terminal.count(done.written if done else len(plan.outgoing), "sidecar")
+        inside = sum(place_of(change) == FILE for change in plan.outgoing)
+        kind = "picture" if inside == len(plan.outgoing) else "file" if inside else "sidecar"
+        files = terminal.count(done.written if done else len(plan.outgoing), kind)
         verb = "written" if done else "would be written"
         terminal.print_result(
-            f"{sidecars} {verb}: {terminal.count(added.total(), 'tag')} added"
+            f"{files} {verb}: {terminal.count(added.total(), 'tag')} added"
             + f", {removed.total():,} removed" * bool(removed)
             + "."
         )
+        if done is not None and done.write is not None:
+            terminal.print_info(f"`prototag library undo-write {done.write}` restores the files.")
     if plan.kept:
         one = len(plan.kept) == 1
         terminal.print_result(

@@ -237,15 +237,21 @@ def _print_untagged(number: int) -> None:
         )
 
 
-def _print_learned(annotator: Annotator) -> None:
+def _learned_as(rare_tag: str, annotator: Annotator) -> str:
+    from prototag.metadata.tag_names import nearest_ancestor
 
+    parent = nearest_ancestor(rare_tag, annotator.tags)
+    return "" if parent is None else f", learned as {parent}"
+
+
+def _print_learned(annotator: Annotator) -> None:
     learned = annotator.training_summary
     _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
     _print_untagged(learned.untagged)
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
-        names = [f"{tag} ({count})" for tag, count in rare]
-        words = f"ignored, with fewer than {annotator.min_pictures} pictures"
+        names = [f"{tag} ({count}{_learned_as(tag, annotator)})" for tag, count in rare]
+        words = f"not learned, with fewer than {annotator.min_pictures} pictures"
         _list("tag", words, names, inline=True)
     points = annotator.operating_points
     terminal.print_info(

@@ -108,12 +108,12 @@ def _pictures(conn: sqlite3.Connection) -> Iterator[Line]:
         )
     )
     rows = conn.execute(
-        "SELECT path, tag_name, by_prototag FROM written_tags WHERE is_confirmed = 1 "
+        "SELECT path, tag_name, by_prototag, place FROM written_tags WHERE is_confirmed = 1 "
         "ORDER BY path, tag_name"
     )
-    written: dict[bytes, list[tuple[str, int]]] = {}
-    for path, name, by_prototag in rows:
-        written.setdefault(bytes(path), []).append((name, by_prototag))
+    written: dict[bytes, list[tuple[str, int, str]]] = {}
+    for path, *row in rows:
+        written.setdefault(bytes(path), []).append((row[0], row[1], row[2]))
     for number, digest, added_at, complete in conn.execute(
         "SELECT id, digest, added_at, complete FROM pictures ORDER BY id"
     ):

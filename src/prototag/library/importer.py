@@ -177,12 +177,16 @@ class Importer:
             ),
         )
         for pair in _field(file, "written_tags", list):
-            if not (isinstance(pair, list) and len(pair) == 2 and pair[1] in (0, 1)):
-                raise _InvalidLine("has a file whose 'written_tags' is not [[tag, 0 or 1], ...]")
-            tag, by_prototag = pair
+            is_valid = isinstance(pair, list) and len(pair) == 3 and pair[1] in (0, 1)
+            if not is_valid or pair[2] not in ("sidecar", "file"):
+                raise _InvalidLine(
+                    "has a file whose 'written_tags' is not [[tag, 0 or 1, place], ...], with "
+                    '"sidecar" or "file" for the place'
+                )
+            tag, by_prototag, place = pair
             (name,) = _tag_names({"written_tags": [tag]}, "written_tags")
             self.conn.execute(
-                "INSERT INTO written_tags VALUES (?, ?, ?, 1)", (path, name, by_prototag)
+                "INSERT INTO written_tags VALUES (?, ?, ?, 1, ?)", (path, name, by_prototag, place)
             )
 
     def _read_decision(self, line: Line) -> None:

@@ -20,8 +20,10 @@ from prototag.library import (
     queries,
     saved_searches,
     tag_table,
+    write_places,
 )
 from prototag.library import sidecar_sync as syncing
+from prototag.library import writes as file_writes
 from prototag.library.database import Store
 from prototag.library.facets import Facets
 from prototag.library.facets import facets as count_facets
@@ -53,6 +55,8 @@ from prototag.library.types import (
     TagView,
     TrainingReport,
 )
+from prototag.library.write_places import WritePlaces
+from prototag.library.writes import UndoneWrite, WriteView
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -488,11 +492,64 @@ class Library:
     ) -> SyncReport:
         """Read changed tags from files, and write accepted tags to sidecars.
 
-        A second sync changes nothing. Pictures are never written to. ``plan`` is a result of
-        :meth:`plan_sync`, by default of now. ``stop`` is called before each sidecar and ends the
-        sync early by returning True; the next sync resumes.
+        A second sync changes nothing. Tags are written to sidecars, or into JPEG files if
+        :meth:`set_write_places` was told so. ``plan`` is a result of :meth:`plan_sync`, by default
+        of now. ``stop`` is called before each file and ends the sync early by returning True; the
+        next sync resumes. ``write`` of the result is the number for :meth:`undo_write`.
         """
         return syncing.sync(self.store, plan, progress or self.progress, stop)
+
+    def writes(self) -> list[WriteView]:
+        """Return the last writes of :meth:`sync`, the latest first."""
+        return file_writes.writes(self.store)
+
+    def undo_write(
+        self,
+        number: int,
+        *,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> UndoneWrite:
+        """Restore all files of a write exactly as they were before.
+
+        Files that changed since are left as they are, and reported. Decisions stay: the next sync
+        would write their tags again.
+
+        Raises
+        ------
+        InputError
+            There is no such write.
+        ConflictError
+            All its files are restored already.
+        """
+        return syncing.undo_write(self.store, number, progress or self.progress, stop)
+
+    @property
+    def write_places(self) -> WritePlaces:
+        """Where :meth:`sync` writes tags, by kind of file."""
+        return write_places.write_places(self.store)
+
+    def set_write_places(
+        self,
+        *,
+        jpeg: str | None = None,
+        raw: str | None = None,
+        other: str | None = None,
+        iptc: bool | None = None,
+    ) -> WritePlaces:
+        """Choose where :meth:`sync` writes tags, by kind of file.
+
+        Parameters
+        ----------
+        jpeg : {"sidecar", "file", "nowhere"}, optional
+            Lightroom and Bridge read the tags of JPEG files only inside the file.
+        raw, other : {"sidecar", "nowhere"}, optional
+            Raw files, and pictures of other formats.
+        iptc : bool, optional
+            Write IPTC keywords also into JPEG files that have none; existing ones are always kept
+            in step with XMP.
+        """
+        return write_places.set_write_places(self.store, jpeg=jpeg, raw=raw, other=other, iptc=iptc)
 
     # Exchange
 

@@ -276,12 +276,22 @@ _SIXTH = (
     # next scan. taken_at: the camera's clock as 2023-05-17T14:03:22, which sorts as text.
     """CREATE TABLE captures (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         taken_at TEXT, camera TEXT, lens TEXT, latitude REAL, longitude REAL)""",
-    "CREATE INDEX captures_by_time ON captures (taken_at)",
-    "CREATE INDEX captures_by_camera ON captures (camera)",
-    "CREATE INDEX captures_by_lens ON captures (lens)",
     # address: the query of the page's address, such as text=dog&state=untagged.
     """CREATE TABLE searches (name TEXT PRIMARY KEY, address TEXT NOT NULL,
         saved_at REAL NOT NULL) WITHOUT ROWID""",
+)
+
+_SEVENTH = (
+    # Where a written tag is: "sidecar" or "file".
+    "ALTER TABLE written_tags ADD COLUMN place TEXT NOT NULL DEFAULT 'sidecar'",
+    "CREATE TABLE writes (id INTEGER PRIMARY KEY AUTOINCREMENT, written_at REAL NOT NULL)",
+    # What restores a file (metadata/restoration.py). added, removed: tags as JSON.
+    """CREATE TABLE written_files (
+        write_number INTEGER NOT NULL REFERENCES writes ON DELETE CASCADE, path BLOB NOT NULL,
+        picture_path BLOB NOT NULL, place TEXT NOT NULL, added TEXT NOT NULL, removed TEXT NOT NULL,
+        start INTEGER NOT NULL, old BLOB, tail INTEGER NOT NULL, digest_before BLOB NOT NULL,
+        digest_after BLOB NOT NULL, restored INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (write_number, path)) WITHOUT ROWID""",
 )
 
 MIGRATIONS: tuple[Sequence[str], ...] = (
@@ -291,6 +301,7 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _FOURTH,
     _FIFTH,
     _SIXTH,
+    _SEVENTH,
 )
 
 

@@ -1,8 +1,9 @@
-"""Sync of library and files: read changed tags from files, write accepted tags to sidecars.
+"""Sync of library and files: read changed tags from files, write accepted tags.
 
-Accepted tags are written to sidecars as the person's own tags. The library stores which tags a sync
-wrote, and which of them the files had before: one that is missing later was removed by the person
-and counts as rejected. Pictures are never written to.
+Accepted tags are written as the person's own tags, to sidecars or, if the library is set to it,
+into JPEG files. The library stores which tags a sync wrote, and which of them the files had before:
+one that is missing later was removed by the person and counts as rejected. A write can be undone
+(:mod:`prototag.library.writes`).
 
 An interrupted sync is resumed by the next one: a tag is stored as unconfirmed before it is written
 and confirmed afterwards, so that a tag that never reached the disk does not count as removed.
@@ -20,18 +21,20 @@ from prototag import metadata
 from prototag.engine.threads import map_in_order
 from prototag.errors import MetadataError
 from prototag.events import Meter, Progress
-from prototag.library import decisions, file_labels
+from prototag.library import decisions, file_labels, writes
 from prototag.library.database import Store
 from prototag.library.scan import ParsedTags, ScanResult, scan_files
 from prototag.library.types import CLEARED, REJECTED, Incoming, SyncPlan, SyncReport
-from prototag.metadata import write_policy
-from prototag.metadata.find_files import normalized_path
+from prototag.library.write_places import WritePlaces, write_places
+from prototag.library.writes import FILE, SIDECAR, UndoneWrite, path_of, place_of
+from prototag.metadata import embedded_reader, write_policy
+from prototag.metadata.accepted_tags import removed_tags_inside
 from prototag.metadata.tag_names import key, leaf
 from prototag.metadata.write_policy import WRITERS, Write
 
 BY = "sidecar"  # origin of decisions that a person made by changing tags in files
 SIDECARS_PER_TRANSACTION = 32
-STAGE = "Writing sidecars"
+STAGE = "Writing tags"
 
 
 class _WrittenTag(NamedTuple):
@@ -40,6 +43,7 @@ class _WrittenTag(NamedTuple):
     name: str
     by_prototag: int
     is_confirmed: int
+    place: str
 
 
 def plan_sync(store: Store, progress: Progress | None = None) -> SyncPlan:
@@ -65,7 +69,8 @@ def plan_sync(store: Store, progress: Progress | None = None) -> SyncPlan:
                 for name in _removed_by_person(path, names, scan, problems):
                     if accepted.get(picture, {}).pop(numbers.get(key(name), -1), None):
                         rejected.add((picture, name))
-        outgoing = list(_sidecar_changes(scan, accepted, written, numbers, problems))
+        places = write_places(store)
+        outgoing = list(_file_changes(scan, accepted, written, numbers, places, problems))
         kept, restored = _contradictions(conn, changes)
         incoming = _incoming(conn, changes)
     return SyncPlan(
@@ -96,7 +101,7 @@ def _written(conn: sqlite3.Connection, scan: ScanResult) -> dict[bytes, list[_Wr
     """Return the written tags of existing known files, by path."""
     rows: dict[bytes, list[_WrittenTag]] = {}
     for path, *row in conn.execute(
-        "SELECT path, tag_name, by_prototag, is_confirmed FROM written_tags"
+        "SELECT path, tag_name, by_prototag, is_confirmed, place FROM written_tags"
     ):
         if path in scan.files and path in scan.known:
             rows.setdefault(bytes(path), []).append(_WrittenTag(*row))
@@ -134,18 +139,26 @@ def _removed_by_person(
             row.name for row in rows if not row.by_prototag and key(leaf(row.name)) not in there
         ]
     try:
-        by_prototag = [row.name for row in rows if row.by_prototag and row.is_confirmed]
-        return gone + metadata.removed_tags(os.fsdecode(path), by_prototag)
+        for place, removed_in in ((SIDECAR, metadata.removed_tags), (FILE, removed_tags_inside)):
+            confirmed = [
+                row.name
+                for row in rows
+                if row.by_prototag and row.is_confirmed and row.place == place
+            ]
+            if confirmed:
+                gone += removed_in(os.fsdecode(path), confirmed)
+        return gone
     except (MetadataError, OSError) as error:
         problems.append(str(error))
         return []
 
 
-def _sidecar_changes(
+def _file_changes(
     scan: ScanResult,
     accepted: dict[int, dict[int, str]],
     written: dict[bytes, list[_WrittenTag]],
     numbers: dict[str, int],
+    places: WritePlaces,
     problems: list[str],
 ) -> Iterator[metadata.Change]:
     for path, file in scan.files.items():
@@ -153,23 +166,49 @@ def _sidecar_changes(
         if known is None:
             continue  # new: the next scan adds it
         accepted_tags = accepted.get(known.picture, {})
-        by_prototag = [row.name for row in written.get(path, []) if row.by_prototag]
+        rows = [row for row in written.get(path, []) if row.by_prototag]
         names = {key(name) for name in accepted_tags.values()}  # a tag may have been renamed
-        gone = [name for name in by_prototag if key(name) not in names]
+        gone = [row for row in rows if key(row.name) not in names]
         if not accepted_tags and not gone:
             continue
-        parsed = ParsedTags.from_json(file.parsed_tags)
-        leaving = {key(name) for name in gone}
-        tags = [key(tag) for tag in parsed.tags] if parsed is not None else []
-        has = {numbers.get(tag) for tag in tags if tag not in leaving}
-        add = [name for tag, name in accepted_tags.items() if tag not in has]
-        if not add and not gone:
+        image = file.picture.path
+        place = places.of(image)
+        # If the setting has changed since, tags move: they are removed from the other place.
+        leaving = gone if place == "nowhere" else rows
+        for other in sorted({row.place for row in leaving} - {place}):
+            removed = [row.name for row in leaving if row.place == other]
+            yield from _planned(image, [], removed, other, places.iptc, problems)
+        if place == "nowhere":
             continue
-        write = write_policy.plan_accepted(file.picture.path, add, removed=gone)
-        if write.problem is not None:
-            problems.append(write.problem)
-        elif write.change:
-            yield write.change
+        gone_here = [row.name for row in gone if row.place == place]
+        parsed = ParsedTags.from_json(file.parsed_tags)
+        lost = {key(name) for name in gone_here}
+        lost |= {key(row.name) for row in rows if row.place != place}
+        tags = [key(tag) for tag in parsed.tags] if parsed is not None else []
+        if place == FILE:  # tags of a sidecar are unknown to programs that read the file only
+            tags = [key(tag) for tag in _tags_inside(image, problems)]
+        has = {numbers.get(tag) for tag in tags if tag not in lost}
+        add = [name for tag, name in accepted_tags.items() if tag not in has]
+        if add or gone_here:
+            yield from _planned(image, add, gone_here, place, places.iptc, problems)
+
+
+def _planned(
+    image: Path, add: list[str], removed: list[str], place: str, iptc: bool, problems: list[str]
+) -> Iterator[metadata.Change]:
+    write = write_policy.plan_accepted(image, add, removed=removed, place=place, create_iptc=iptc)
+    if write.problem is not None:
+        problems.append(write.problem)
+    elif write.change:
+        yield write.change
+
+
+def _tags_inside(image: Path, problems: list[str]) -> list[str]:
+    try:
+        return list(embedded_reader.read(image)[0].tags)
+    except MetadataError as error:
+        problems.append(str(error))
+        return []
 
 
 def _contradictions(
@@ -220,10 +259,11 @@ def sync(
     verdicts += [(picture, name, CLEARED) for picture, name in plan.restored]
     decisions.decide(store, verdicts, BY)
     written: list[metadata.Change] = []
+    number = writes.start(store) if plan.outgoing else 0
     meter = Meter(STAGE, len(plan.outgoing), progress)
     for start in range(0, len(plan.outgoing), SIDECARS_PER_TRANSACTION):
         batch = plan.outgoing[start : start + SIDECARS_PER_TRANSACTION]
-        done, left = _write(store, batch, problems, stop)
+        done, left = _write(store, number, batch, problems, stop)
         written += done
         meter.advance(len(batch) - left)
         if left:
@@ -244,12 +284,29 @@ def sync(
         added=sum(len(change.added) for change in written),
         removed=sum(len(change.removed) for change in written),
         left=left,
+        write=writes.finish(store, number) if number else None,
         problems=problems,
     )
 
 
+def undo_write(
+    store: Store,
+    number: int,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> UndoneWrite:
+    """Restore the files of a write, and read their tags again."""
+    undone = writes.undo(store, number, progress, stop)
+    if undone.restored:
+        after = scan_files(store)
+        file_labels.apply_file_labels(store, after)
+        _record_agreement(store, after)
+    return undone
+
+
 def _write(
     store: Store,
+    number: int,
     batch: list[metadata.Change],
     problems: list[str],
     stop: Callable[[], bool] | None,
@@ -260,8 +317,12 @@ def _write(
     """
     with store.write() as conn:
         conn.executemany(
-            "INSERT OR IGNORE INTO written_tags VALUES (?, ?, 1, 0)",
-            [(_path(change), name) for change in batch for name in change.added],
+            "INSERT OR IGNORE INTO written_tags VALUES (?, ?, 1, 0, ?)",
+            [
+                (path_of(change), name, place_of(change))
+                for change in batch
+                for name in change.added
+            ],
         )
 
     def applied(change: metadata.Change) -> Write | None:
@@ -277,21 +338,22 @@ def _write(
         if result is not None
     ]
     problems += [result.problem for _, result in written if result.problem is not None]
-    done = [change for change, result in written if result.problem is None]
+    done = [result.change or change for change, result in written if result.problem is None]
     with store.write() as conn:
         conn.executemany(
-            "UPDATE written_tags SET is_confirmed = 1 WHERE path = ? AND tag_name = ?",
-            [(_path(change), name) for change in done for name in change.added],
+            "UPDATE written_tags SET is_confirmed = 1, place = ? WHERE path = ? AND tag_name = ?",
+            [(place_of(change), path_of(change), name) for change in done for name in change.added],
         )
         conn.executemany(
-            "DELETE FROM written_tags WHERE path = ? AND tag_name = ?",
-            [(_path(change), name) for change in done for name in change.removed],
+            "DELETE FROM written_tags WHERE path = ? AND tag_name = ? AND place = ?",
+            [
+                (path_of(change), name, place_of(change))
+                for change in done
+                for name in change.removed
+            ],
         )
+        writes.record(conn, number, [change for change in done if change])
     return [change for change in done if change], left
-
-
-def _path(change: metadata.Change) -> bytes:
-    return os.fsencode(normalized_path(Path(change.image)))
 
 
 def _record_agreement(store: Store, scan: ScanResult) -> None:
@@ -312,7 +374,7 @@ def _record_agreement(store: Store, scan: ScanResult) -> None:
             for name, row in rows.items():
                 if numbers.get(key(name)) in there:
                     if not row.is_confirmed:
-                        _record_written(conn, path, name, row.by_prototag)
+                        _record_written(conn, path, name, row.by_prototag, row.place)
                 elif numbers.get(key(name)) not in tags or not row.is_confirmed:
                     conn.execute(
                         "DELETE FROM written_tags WHERE path = ? AND tag_name = ?", (path, name)
@@ -327,7 +389,10 @@ def _record_agreement(store: Store, scan: ScanResult) -> None:
             )
 
 
-def _record_written(conn: sqlite3.Connection, path: bytes, name: str, by_prototag: int) -> None:
+def _record_written(
+    conn: sqlite3.Connection, path: bytes, name: str, by_prototag: int, place: str = SIDECAR
+) -> None:
     conn.execute(
-        "INSERT OR REPLACE INTO written_tags VALUES (?, ?, ?, 1)", (path, name, by_prototag)
+        "INSERT OR REPLACE INTO written_tags VALUES (?, ?, ?, 1, ?)",
+        (path, name, by_prototag, place),
     )

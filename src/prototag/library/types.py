@@ -207,7 +207,7 @@ class SyncPlan:
     incoming: list[Incoming] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)  # removed from the files
     restored: list[tuple[int, str]] = field(default_factory=list)  # and added there again since
-    outgoing: list[Change] = field(default_factory=list)  # sidecars to write
+    outgoing: list[Change] = field(default_factory=list)  # sidecars and pictures to write
     kept: list[tuple[int, str]] = field(default_factory=list)  # in files, but rejected here
     problems: list[str] = field(default_factory=list)
     scan: Any = field(default=None, repr=False, compare=False)  # ScanResult of the plan
@@ -223,8 +223,9 @@ class SyncReport:
     incoming: int = 0  # pictures whose tags in files have changed
     rejected: int = 0  # tags that were removed from the files
     restored: int = 0
-    written: int = 0  # sidecars
+    written: int = 0  # sidecars and pictures
     added: int = 0  # tags in them
     removed: int = 0
-    left: int = 0  # sidecars that were not written, because the sync was stopped
+    left: int = 0  # files that were not written, because the sync was stopped
+    write: int | None = None  # number of the write, for undoing it; None if nothing was written
     problems: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Accepted tags, written to the sidecar as the person's own.
+"""Accepted tags, written to the sidecar or into a JPEG file as the person's own.
 
 They have no marks: programs that read the sidecar, including ``train``, find the person's tags. The
 caller must record which tags it wrote, to remove them later, or to detect that the person removed
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from prototag.metadata import embedded_reader
+from prototag.metadata import embedded_reader, iptc
+from prototag.metadata.jpeg_writer import plan_inside
 from prototag.metadata.sidecar import (
     Change,
     Naming,
@@ -20,7 +21,7 @@ from prototag.metadata.sidecar import (
     read_if_exists,
     target,
 )
-from prototag.metadata.tag_names import key, unique
+from prototag.metadata.tag_names import key, leaf, unique
 from prototag.metadata.xmp.packet import (
     CREATED,
     PERSONS_DIGEST,
@@ -70,6 +71,52 @@ def plan_own(
         return own(data, accepted, unwanted, persons)
 
     return prepare(path, target(path, naming), replan, [f"{path}: {words}" for words in problems])
+
+
+def plan_own_inside(
+    image: PathLike,
+    tags: Iterable[str],
+    *,
+    removed: Iterable[str] = (),
+    create_iptc: bool = False,
+) -> Change:
+    """Plan to write tags as the person's own into a JPEG file; nothing is written.
+
+    Parameters
+    ----------
+    image : path-like
+        The picture.
+    tags, removed : iterable of str
+        As for :func:`plan_own`.
+    create_iptc : bool
+        Write IPTC keywords also into a file that has no IPTC record. An existing record is always
+        kept in step with the XMP packet.
+
+    Raises
+    ------
+    MetadataError
+        If the file is no JPEG, cannot be read, or its metadata cannot be changed safely.
+    """
+    path = Path(image)
+    keywords, problems = embedded_reader.read(path)
+    persons = list(keywords.tags)
+    accepted = unique([*tags])
+    unwanted = unique([*removed])
+
+    def replan(packet: bytes | None) -> Merged:
+        return own(packet, accepted, unwanted, persons)
+
+    def synchronize(record: bytes | None, _: bytes | None, new: bytes | None) -> bytes | None:
+        if record is not None:
+            staying = set() if new is None else {key(leaf(t)) for t in Packet(new).keywords().tags}
+            stale = [tag for tag in unwanted if key(leaf(tag)) not in staying]
+            return iptc.synchronize(record, accepted, stale)
+        if not create_iptc or new is None:
+            return None
+        return iptc.new_record(Packet(new).keywords().tags)
+
+    notes = [f"{path}: {words}" for words in problems]
+    return plan_inside(path, replan, notes, synchronize)
 
 
 def own(data: bytes | None, tags: list[str], removed: list[str], inside: list[str]) -> Merged:
@@ -162,7 +209,25 @@ def removed_tags(image: PathLike, tags: Iterable[str]) -> list[str]:
     path = Path(image)
     file = target(path)
     data = read_if_exists(file)
-    accepted = unique([*tags])
+    removed = _missing(file, data, unique([*tags]))
+    if removed:  # a program may have moved them into the picture
+        inside = {key(tag) for tag in embedded_reader.read(path)[0].tags}
+        removed = [tag for tag in removed if key(tag) not in inside]
+    return removed
+
+
+def removed_tags_inside(image: PathLike, tags: Iterable[str]) -> list[str]:
+    """Return the tags written by :func:`plan_own_inside` that the person has removed since.
+
+    A file without a packet was exported again, which removes nothing.
+    """
+    path = Path(image)
+    packets = embedded_reader.read_metadata(path).packets
+    return _missing(path, packets[0] if packets else None, unique([*tags]))
+
+
+def _missing(file: Path, data: bytes | None, accepted: list[str]) -> list[str]:
+    """Return the tags that one of the lists of a packet lacks."""
     if data is None or not accepted:
         return []
     with naming_file(file):
@@ -170,7 +235,7 @@ def removed_tags(image: PathLike, tags: Iterable[str]) -> list[str]:
         there = {name: {key(text) for text in packet.values(name)} for name in WRITTEN_PROPERTIES}
         has = {name: bool(packet.properties(name)) for name in WRITTEN_PROPERTIES}
     several = len(there[SUBJECT]) > 1
-    removed = [
+    return [
         tag
         for tag in accepted
         if any(
@@ -178,7 +243,3 @@ def removed_tags(image: PathLike, tags: Iterable[str]) -> list[str]:
             for name, written in WRITTEN_PROPERTIES.items()
         )
     ]
-    if removed:  # a program may have moved them into the picture
-        inside = {key(tag) for tag in embedded_reader.read(path)[0].tags}
-        removed = [tag for tag in removed if key(tag) not in inside]
-    return removed

@@ -88,6 +88,17 @@ def synchronize(data: bytes, keywords: Iterable[str], stale: Iterable[str]) -> b
     return (b"" if last else new) + result + data[at:]
 
 
+def new_record(keywords: Iterable[str]) -> bytes:
+    """Return a record in UTF-8 with the keywords of some tags."""
+    empty = b"\x1c\x01\x5a\0\x03" + _UTF8 + b"\x1c\x02\0\0\x02\0\x04"
+    return synchronize(empty, keywords, ())
+
+
+def is_only_keywords(data: bytes) -> bool:
+    """Return whether a record has nothing but keywords, its version and its encoding."""
+    return all(one.kind in (KEYWORDS, (1, 0), (1, 90), (2, 0)) for one in _datasets(data))
+
+
 def can_be_changed(data: bytes) -> bool:
     """Return whether a record has datasets in big-endian byte order."""
     return data[:1] == b"\x1c" and any(True for _ in _datasets(data))

@@ -2,19 +2,20 @@
 
 The XMP segment of the file is replaced, or inserted after the EXIF data. If the file has an IPTC
 record, it is synchronized, as the Metadata Working Group requires, because many programs read IPTC
-first; a record is never created, and the person's keywords in it keep their bytes. All other bytes
-stay. The new file is written beside the old one and read back: it replaces the old one only if its
-pixels are bit-identical.
+first; a record is created only on request, and the person's keywords in it keep their bytes. All
+other bytes stay. The new file is written beside the old one and read back: it replaces the old one
+only if its pixels are bit-identical.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ _EXIF = b"Exif\0\0"
 _MAX_SEGMENT_BYTES = 65_533  # without marker and length
 _MAX_SEGMENTS = 10_000
 _DIGEST_BYTES = 16  # an MD5
+# Returns the new record of an old one, and of the packets before and after.
+Synchronize = Callable[[bytes | None, bytes | None, bytes | None], bytes | None]
 
 
 class IptcRecord(NamedTuple):
@@ -55,9 +58,16 @@ class InsideChange(Change):
 
     old_record: bytes | None = None  # IPTC record; None if the file has none that can be changed
     new_record: bytes | None = None
+    synchronize: Synchronize | None = field(default=None, repr=False, compare=False)
+    before: bytes | None = field(default=None, repr=False, compare=False)  # file, once written
+    after: bytes | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.old != self.new or self.old_record != self.new_record
+
+    @property
+    def contents(self) -> tuple[bytes | None, bytes | None]:
+        return self.before, self.after
 
     def diff(self) -> str:
         """Return a unified diff of the packet, and the changed IPTC keywords."""
@@ -116,7 +126,7 @@ def plan_embed(image: PathLike, tags: Iterable[str], *, replace: bool = True) ->
     def replan(packet: bytes | None) -> Merged:
         return merge(packet, unique_tags, inside=keywords.tags, replace=replace)
 
-    return _plan_inside(path, replan, notes)
+    return plan_inside(path, replan, notes, synchronized_record)
 
 
 def plan_unembed(
@@ -128,28 +138,43 @@ def plan_unembed(
     def replan(packet: bytes | None) -> Merged:
         return Merged(None, [], []) if packet is None else strip(packet, names, keep=keep)
 
-    return _plan_inside(Path(image), replan, [])
+    return plan_inside(Path(image), replan, [], synchronized_record)
 
 
-def _plan_inside(path: Path, replan: Callable[[bytes | None], Merged], notes: list[str]) -> Change:
+def plan_inside(
+    path: Path,
+    replan: Callable[[bytes | None], Merged],
+    notes: list[str],
+    synchronize: Synchronize,
+) -> InsideChange:
+    """Plan to change the packet of a JPEG file, and its IPTC record with it.
+
+    ``synchronize`` returns the new record of an old one (None if there is none), and the packets
+    before and after.
+    """
     data = _read(path)
     packet = find_xmp_segment(data, path).packet
     record = find_record(data)
     with sidecar.naming_file(path):
         merged = replan(packet)
-        old = new = None if record is None or record.reason else record.content(data)
-        if old is not None:
-            new = _synchronized_record(old, packet, merged.data)
+        old = None if record is None or record.reason else record.content(data)
+        new = None
+        if record is None or not record.reason:
+            new = synchronize(old, packet, merged.data)
     if record is not None and record.reason and merged.data != packet:
         notes = [*notes, f"{path}: its IPTC keywords are not changed: {record.reason}"]
     added = tuple(merged.added)
     removed = tuple(merged.removed)
     messages = tuple(dict.fromkeys(notes))
-    return InsideChange(path, path, packet, merged.data, added, removed, messages, replan, old, new)
+    return InsideChange(
+        path, path, packet, merged.data, added, removed, messages, replan, old, new, synchronize
+    )
 
 
-def _synchronized_record(record: bytes, old: bytes | None, new: bytes | None) -> bytes:
-    """Synchronize a record with a new packet; the person's keywords stay."""
+def synchronized_record(record: bytes | None, old: bytes | None, new: bytes | None) -> bytes | None:
+    """Synchronize a record with ProtoTag's tags of a new packet; the person's keywords stay."""
+    if record is None:
+        return None
     before, after = (Keywords() if p is None else Packet(p).keywords() for p in (old, new))
     persons = {
         key(leaf(tag))
@@ -183,19 +208,18 @@ def apply_inside(change: Change, *, keep_original: bool = False) -> Change:
         data = _read(path)
         record = find_record(data)
         content = None if record is None or record.reason else record.content(data)
-        old, keywords = (
-            (change.old_record, change.new_record)
-            if isinstance(change, InsideChange)
-            else (None, None)
-        )
-        is_other = find_xmp_segment(data, path).packet != change.old or content != old
-        if is_other and change.replan is not None:
-            change = _plan_inside(path, change.replan, [*change.notes])
+        if not isinstance(change, InsideChange):
+            raise TypeError(
+                "apply_inside takes the changes that plan_embed and plan_unembed return."
+            )
+        is_other = find_xmp_segment(data, path).packet != change.old or content != change.old_record
+        if is_other and change.replan is not None and change.synchronize is not None:
+            change = plan_inside(path, change.replan, [*change.notes], change.synchronize)
             continue
-        new = _with_packet(_with_record(data, record, keywords, path), change.new, path)
+        new = _with_packet(_with_record(data, record, change.new_record, path), change.new, path)
         try:
             if _replace_file(path, data, new, keep_original):
-                return change
+                return dataclasses.replace(change, before=data, after=new)
         except OSError as error:
             reason = error.strerror or error
             raise MetadataError(
@@ -322,8 +346,10 @@ def _records(data: bytes, at: int, inside: int, end: int, is_indexed: bool) -> l
 
 
 def _with_record(data: bytes, place: IptcRecord | None, record: bytes | None, path: Path) -> bytes:
-    """Return the file with its IPTC record replaced."""
-    if place is None or place.reason or record is None or record == place.content(data):
+    """Return the file with its IPTC record replaced, or with a new one."""
+    if place is None:
+        return data if record is None else _with_new_record(data, record, path)
+    if place.reason or record is None or record == place.content(data):
         return data
     old = place.content(data)
     segment = bytearray(data[place.start : place.end])
@@ -341,6 +367,43 @@ def _with_record(data: bytes, place: IptcRecord | None, record: bytes | None, pa
         raise MetadataError(f"{path} has no room for more IPTC keywords: use a sidecar.")
     segment[2:4] = (len(segment) - 2).to_bytes(2, "big")
     return data[: place.start] + bytes(segment) + data[place.end :]
+
+
+def _with_new_record(data: bytes, record: bytes, path: Path) -> bytes:
+    """Return the file with a record, in its Photoshop segment or in a new one."""
+    place = find_xmp_segment(data, path)
+    resource = b"8BIM" + iptc.RECORD.to_bytes(2, "big") + b"\0\0" + len(record).to_bytes(4, "big")
+    resource += record + b"\0" * (len(record) & 1)
+    at = find_photoshop_segment(data)
+    content = resource
+    start = end = place.end
+    if at is not None:
+        start, end = at
+        content = data[start + 4 + len(embedded_reader.PHOTOSHOP) : end] + resource
+    content = embedded_reader.PHOTOSHOP + content
+    if len(content) > _MAX_SEGMENT_BYTES:
+        raise MetadataError(f"{path} has no room for IPTC keywords: use a sidecar.")
+    segment = b"\xff\xed" + (len(content) + 2).to_bytes(2, "big") + content
+    return data[:start] + segment + data[end:]
+
+
+def find_photoshop_segment(data: bytes) -> tuple[int, int] | None:
+    """Find the first Photoshop segment that stands before any index of further pictures."""
+    at = 2
+    for _ in range(_MAX_SEGMENTS):
+        marker = data[at : at + 2]
+        if marker == b"\xff\xff":  # a fill byte
+            at += 1
+            continue
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        is_index = marker == b"\xff\xe2" and data[at + 4 : at + 8] == b"MPF\0"
+        if len(marker) < 2 or marker == b"\xff\xda" or is_index or end > len(data):
+            return None
+        head = data[at + 4 : at + 4 + len(embedded_reader.PHOTOSHOP)]
+        if marker == b"\xff\xed" and head == embedded_reader.PHOTOSHOP:
+            return at, end
+        at = end
+    return None
 
 
 def _md5(record: bytes) -> bytes:
@@ -390,9 +453,25 @@ def _unchanged_parts(data: bytes, path: Path) -> list[bytes]:
         if record.digest is not None:
             at = record.digest
             data = data[:at] + bytes(_DIGEST_BYTES) + data[at + _DIGEST_BYTES :]
-        data = _with_record(data, record, others, path)
+        if iptc.is_only_keywords(record.content(data)):
+            data = _without_record(data, record)
+        else:
+            data = _with_record(data, record, others, path)
         place = find_xmp_segment(data, path)
     return [data[: place.start], data[place.end : place.pixels]]
+
+
+def _without_record(data: bytes, place: IptcRecord) -> bytes:
+    """Return the file without a record, and without its segment if nothing else is in it."""
+    inside = place.start + 4 + len(embedded_reader.PHOTOSHOP)
+    resource = place.first - 12
+    end = min(place.last + ((place.last - place.first) & 1), place.end)
+    rest = data[inside:resource] + data[end : place.end]
+    segment = b""
+    if rest:
+        content = embedded_reader.PHOTOSHOP + rest
+        segment = b"\xff\xed" + (len(content) + 2).to_bytes(2, "big") + content
+    return data[: place.start] + segment + data[place.end :]
 
 
 def _keep_original(path: Path) -> None:

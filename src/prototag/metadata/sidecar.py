@@ -202,6 +202,11 @@ class Change:
     notes: tuple[str, ...] = ()
     replan: Callable[[bytes | None], Merged] | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def contents(self) -> tuple[bytes | None, bytes | None]:
+        """Return the whole file before and after, of a change that was applied."""
+        return self.old, self.new
+
     def __bool__(self) -> bool:
         return self.old != self.new
 

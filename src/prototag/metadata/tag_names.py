@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -47,6 +47,19 @@ def key(tag: str) -> str:
 def leaf(tag: str) -> str:
     """Return the last level: ``cat`` of ``animal|cat``."""
     return tag.rpartition(SEPARATOR)[2]
+
+
+def ancestors(tag: str) -> Iterator[str]:
+    """Yield the tags above a hierarchical one, the nearest first: ``animal`` of ``animal|cat``."""
+    while SEPARATOR in tag:
+        tag = tag.rpartition(SEPARATOR)[0]
+        yield tag
+
+
+def nearest_ancestor(tag: str, known: Iterable[str]) -> str | None:
+    """Return the nearest tag above a hierarchical one among known tags."""
+    spelling = {key(name): name for name in known}
+    return next((spelling[a] for a in ancestors(key(tag)) if a in spelling), None)
 
 
 def without_accents(tag: str) -> str:
@@ -172,6 +185,8 @@ def split_tag_options(given: Iterable[str], known: TagLookup) -> list[str]:
 class Vocabulary:
     """Tags of a collection that are frequent enough to train.
 
+    A picture with ``animal|cat`` also has ``animal``, if that is a tag of the vocabulary.
+
     Attributes
     ----------
     names : tuple of str
@@ -189,16 +204,27 @@ class Vocabulary:
     dropped: dict[str, int]
     merged: dict[str, str]
 
-    def matrix(self, tags: Sequence[Sequence[str]]) -> sparse.csr_array:
-        """Return Y with one row per list: 1 where a picture has a tag of the vocabulary."""
+    def matrix(
+        self, tags: Sequence[Sequence[str]], *, with_ancestors: bool = True
+    ) -> sparse.csr_array:
+        """Return Y with one row per list: 1 where a picture has a tag of the vocabulary.
+
+        ``with_ancestors`` is for lists of tags that pictures have. The absence of ``animal|cat``
+        says nothing about ``animal``.
+        """
         import numpy as np
         from scipy import sparse
 
         column = {key(name): i for i, name in enumerate(self.names)}
+        columns: dict[str, list[int]] = {}
         indices: list[int] = []
         indptr = [0]
         for row in tags:
-            indices += sorted({column[k] for k in map(key, row) if k in column})
+            for tag in row:
+                if tag not in columns:
+                    names = (key(tag), *(ancestors(key(tag)) if with_ancestors else ()))
+                    columns[tag] = [column[name] for name in names if name in column]
+            indices += sorted({i for tag in row for i in columns[tag]})
             indptr.append(len(indices))
         return sparse.csr_array(
             (
@@ -213,7 +239,9 @@ class Vocabulary:
 def vocabulary(tags: Sequence[Sequence[str]], *, min_count: int = 1) -> Vocabulary:
     """Build the vocabulary of tags that at least ``min_count`` pictures have.
 
-    Spellings that differ in case only are one tag, named by the most frequent spelling.
+    Spellings that differ in case only are one tag, named by the most frequent spelling. A rarer
+    hierarchical tag is replaced by the nearest tag above it that enough pictures have, directly or
+    by a tag below it: ``animal`` for ``animal|cat`` and ``animal|dog``.
 
     Parameters
     ----------
@@ -225,28 +253,35 @@ def vocabulary(tags: Sequence[Sequence[str]], *, min_count: int = 1) -> Vocabula
     if min_count < 1:
         raise MetadataError(f"min_count={min_count}: give at least 1.")
     spellings: dict[str, Counter[str]] = {}
-    counts: Counter[str] = Counter()
-    known: dict[str, tuple[str, str]] = {}
+    counts: Counter[str] = Counter()  # of all tags and of all that are above them
+    known: dict[str, tuple[str, tuple[str, ...]]] = {}
     for row in tags:
-        seen = set()
+        seen: set[str] = set()
         for tag in row:
             if tag not in known:
-                known[tag] = clean(tag), key(tag)
-            spelt, name = known[tag]
+                known[tag] = clean(tag), (key(tag), *ancestors(key(tag)))
+            spelt, names = known[tag]
             if spelt:
-                spellings.setdefault(name, Counter())[spelt] += 1
-                seen.add(name)
+                spellings.setdefault(names[0], Counter())[spelt] += 1
+                seen.update(names)
         counts.update(seen)
+    own = list(spellings)
+    frequent = {name for name in own if counts[name] >= min_count}
+    for name in own:
+        if name not in frequent:
+            parent = next((a for a in ancestors(name) if counts[a] >= min_count), None)
+            if parent is not None:
+                frequent.add(parent)
+                depth = parent.count(SEPARATOR) + 1
+                spelt_above = spellings.setdefault(parent, Counter())
+                for spelt, times in spellings[name].items():
+                    spelt_above[SEPARATOR.join(spelt.split(SEPARATOR)[:depth])] += times
     # Of equally frequent spellings the alphabetically first, independent of the order of files.
     best = {name: min(s, key=lambda t: (-s[t], t)) for name, s in spellings.items()}
-    kept = sorted(
-        (name for name in counts if counts[name] >= min_count), key=lambda n: (n, best[n])
-    )
+    kept = sorted(frequent, key=lambda n: (n, best[n]))
     return Vocabulary(
         names=tuple(best[name] for name in kept),
         counts=tuple(counts[name] for name in kept),
-        dropped={best[n]: counts[n] for n in sorted(counts) if counts[n] < min_count},
-        merged={
-            t: best[n] for n in sorted(spellings) for t in sorted(spellings[n]) if t != best[n]
-        },
+        dropped={best[n]: counts[n] for n in sorted(own) if counts[n] < min_count},
+        merged={t: best[n] for n in sorted(own) for t in sorted(spellings[n]) if t != best[n]},
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from prototag.errors import MetadataError
-from prototag.metadata.accepted_tags import plan_own
+from prototag.metadata.accepted_tags import plan_own, plan_own_inside
 from prototag.metadata.jpeg_writer import (
     InsideChange,
     apply_inside,
@@ -92,11 +92,23 @@ class WritePolicy:
         return apply_change(write.change, keep_original=self.keep_originals)
 
 
-def plan_accepted(image: ImagePath, tags: Iterable[str], *, removed: Iterable[str]) -> Write:
-    """Plan to write accepted tags as the person's own to the sidecar, and to remove others.
+def plan_accepted(
+    image: ImagePath,
+    tags: Iterable[str],
+    *,
+    removed: Iterable[str],
+    place: str = "sidecar",
+    create_iptc: bool = False,
+) -> Write:
+    """Plan to write accepted tags as the person's own, and to remove others.
 
-    A library never writes to pictures.
+    ``place`` is "sidecar", or "file" for a JPEG file; ``create_iptc`` as for
+    :func:`prototag.metadata.accepted_tags.plan_own_inside`.
     """
+    if place == "file":
+        return _attempt(
+            lambda: plan_own_inside(image, tags, removed=removed, create_iptc=create_iptc)
+        )
     return _attempt(lambda: plan_own(image, tags, removed=removed))
 
 

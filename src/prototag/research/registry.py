@@ -33,6 +33,9 @@ class Method:
         Parameters in experiments that differ from the defaults.
     components : int or None
         The number of principal components in its input; None if it reduces the vectors itself.
+    compare_raw : bool
+        Whether the vectors without reduction are tried besides the components. Methods whose time
+        grows with the number of columns have the components only.
     random : bool
         Whether results depend on the seed; experiments then use several seeds.
     tuned : bool
@@ -51,6 +54,7 @@ class Method:
     family: str
     options: Mapping[str, Any] = field(default_factory=dict)
     components: int | None = COMPONENTS
+    compare_raw: bool = True
     random: bool = False
     tuned: bool = False
     held_out_thresholds: bool = True
@@ -134,8 +138,27 @@ METHODS: tuple[Method, ...] = (
     _baseline(
         "LC-KSVD", "ksvd:LCKSVD", "dictionary", {"consistency": 0.03, "max_iter": 1, "n_folds": 2}
     ),
-    _baseline("MLDL", "mldl:MLDL", "dictionary", {"weight": 0.1, "max_iter": 1, "n_folds": 2}),
-    _baseline("SLED", "sled:SLED", "dictionary", {"relevance": 0.3, "max_iter": 1, "n_folds": 2}),
+    _baseline("MLDL", "mldl:MLDL", "dictionary", {"weight": 1.0, "max_iter": 1, "n_folds": 2}),
+    _baseline(
+        "SLED", "sled:SLED", "dictionary",
+        {"relevance": 0.3, "share": 0.7, "max_iter": 1, "n_folds": 2},
+        compare_raw=False,
+    ),
+    _baseline(
+        "CASDDL (LRSDL of exclusive tags)", "casddl:CASDDL", "dictionary",
+        {"relevance": 0.3, "max_iter": 1, "n_folds": 2},
+        compare_raw=False,
+    ),
+    _baseline(
+        "CODLL (after its description)", "codll:CODLL", "dictionary",
+        {"weight": 1.0, "max_iter": 1, "n_folds": 2},
+        compare_raw=False,
+    ),
+    _baseline(
+        "SDADL for several tags", "sdadl:SDADL", "dictionary",
+        {"agreement": 0.5, "strength": 1.0, "max_iter": 1, "n_folds": 2},
+        compare_raw=False,
+    ),
     _baseline("kNN", "knn_jec:KNN", "neighbours", {"n_neighbours": 10, "sharpness": 8.0}),
     _baseline("JEC", "knn_jec:JEC", "neighbours", {"n_neighbours": 5}),
     _baseline("2PKNN", "two_pass_knn:TwoPassKNN", "neighbours", {"n_per_tag": 2, "sharpness": 8.0}),
@@ -150,6 +173,11 @@ METHODS: tuple[Method, ...] = (
     _baseline(
         "TagProp, distance", "tagprop:TagProp", "neighbours",
         {"n_neighbours": 20, "n_rounds": 1}, options={"weights": "distance"},
+    ),
+    _baseline(
+        "Mvg-NMF on given columns", "mvg_nmf:MvgNMF", "neighbours",
+        {"n_per_tag": 2, "sharpness": 8.0, "n_common": 30, "n_individual": 4, "max_iter": 30},
+        components=None,
     ),
     _baseline("CCA-KNN", "cca:CCAKNN", "correlation", _CCA_TEST_OPTIONS),
     _baseline("KCCA", "cca:KCCA", "correlation", {**_CCA_TEST_OPTIONS, "n_landmarks": 50}),
@@ -167,8 +195,13 @@ METHODS: tuple[Method, ...] = (
         components=800,
     ),
     _baseline(
-        "SVM, tolerant", "linear_models:SVM", "linear",
-        {"strength": 1.0, "tolerance": 0.5, "n_folds": 2},
+        "MSFS (orthonormal tag basis)", "msfs:MSFS", "linear",
+        {"sparsity": 0.001, "locality": 0.1, "n_latent": 8, "max_iter": 3, "n_folds": 2},
+    ),
+    _baseline(
+        "KSVM-VT (weights)", "ksvm_vt:KSVMVT", "kernel",
+        {"cost": 5.0, "tolerance": 0.5, "n_landmarks": 100, "n_folds": 2},
+        compare_raw=False,
     ),
     _baseline(
         "kernel ridge", "kernel_ridge:KernelRidge", "kernel", {"gamma": 1.0, "strength": 0.3},

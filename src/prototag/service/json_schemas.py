@@ -6,6 +6,7 @@ from typing import Any
 
 from prototag.library.saved_searches import MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH
 from prototag.library.types import VERDICTS
+from prototag.library.write_places import PLACES
 from prototag.service.jobs import STATES
 from prototag.service.problem_details import bad_request
 
@@ -69,6 +70,17 @@ PICTURE_DATA: Schema = {
 _SOURCE: dict[str, Schema] = {
     "image": PICTURE_DATA,
     "path": {"type": "string", "description": "A file inside an allowed folder."},
+}
+
+_WRITE_PLACES: dict[str, Schema] = {
+    "jpeg": {"enum": list(PLACES)},
+    "raw": {"enum": ["sidecar", "nowhere"]},
+    "other": {"enum": ["sidecar", "nowhere"]},
+    "iptc": {
+        **FLAG,
+        "description": "Whether JPEG files without IPTC keywords get them, too; existing ones are "
+        "always kept in step.",
+    },
 }
 
 COMPONENTS: dict[str, Schema] = {
@@ -377,16 +389,24 @@ COMPONENTS: dict[str, Schema] = {
         },
         language={**nullable(TEXT), "description": "Of general words; null for the browser's."},
         all_languages=array(TEXT),
+        write_places=ref("WritePlaces"),
     ),
+    "WritePlaces": {
+        **record(*_WRITE_PLACES, **_WRITE_PLACES),
+        "description": "Where tags are written, by kind of file. Lightroom and Bridge read the "
+        "tags of JPEG files only inside the file.",
+    },
     "SettingsRequest": record(
         "file_types",
         "sources",
         "precision",
         "language",
+        "write_places",
         file_types=array(TEXT, 20, 1),
         sources=array(TEXT, 20),
         precision={**SHARE, "description": "0 is the default."},
         language={**TEXT, "description": "Empty is that of the browser."},
+        write_places=ref("WritePlaces"),
     ),
     "Model": record(
         number=COUNT,
@@ -425,18 +445,39 @@ COMPONENTS: dict[str, Schema] = {
         incoming={**COUNT, "description": "Pictures whose files have other tags than before."},
         rejected={**COUNT, "description": "Tags from ProtoTag that were removed in the files."},
         restored={**COUNT, "description": "Tags that were removed in the files and added again."},
-        outgoing={**COUNT, "description": "Sidecars to write."},
+        outgoing={**COUNT, "description": "Sidecars and pictures to write."},
+        inside={**COUNT, "description": "Of these, pictures."},
         kept={
             **COUNT,
             "description": "Tags that a person wrote to files and rejected in the library; "
             "they stay.",
         },
         changes=array(
-            record(image=TEXT, sidecar=TEXT, added=array(TEXT), removed=array(TEXT), diff=TEXT)
+            record(
+                image=TEXT,
+                file={**TEXT, "description": "The sidecar, or the picture itself."},
+                place={"enum": ["sidecar", "file"]},
+                added=array(TEXT),
+                removed=array(TEXT),
+                diff=TEXT,
+            )
         ),
         problems=array(TEXT),
     ),
     "SyncRequest": record(plan=TEXT),
+    "Writes": record(
+        writes=array(
+            record(
+                number=COUNT,
+                written_at=TIME,
+                files=COUNT,
+                added={**COUNT, "description": "Tags that were added to the files."},
+                removed=COUNT,
+                undone={**FLAG, "description": "Whether all files were restored."},
+            )
+        )
+    ),
+    "UndoWriteRequest": record(number={**PICTURE, "description": "Number of the write."}),
     "Job": record(
         job=COUNT,
         kind=TEXT,

@@ -145,3 +145,39 @@ def fasttag_loss(B, W, X, Y, *, strength, corruption, reconstruction, rng, draws
     kept = rng.random((draws, *Y.shape)) >= corruption
     blanked = np.square(Y - (Y * kept) @ B).sum(axis=(1, 2)).mean() / n
     return fit + reconstruction * blanked + strength * np.square(W[:-1]).sum()
+
+
+def group_lasso_codes(X, D, sizes, weights, *, sparsity=0.0, ridge=0.0, nonnegative=False):
+    """Codes of the sparse group lasso, group by group with tiny steps, image by image."""
+    X, D = np.asarray(X, float), np.asarray(D, float)
+    limits = np.concatenate([[0], np.cumsum(sizes)])
+    codes = np.zeros((len(X), len(D)))
+    for a, x, weight in zip(codes, X, np.broadcast_to(weights, (len(X), len(sizes))), strict=True):
+        for _ in range(2000):
+            for g, size in enumerate(sizes):
+                own = slice(limits[g], limits[g] + size)
+                curvature = np.linalg.norm(D[own] @ D[own].T, 2) + ridge
+                slope = D[own] @ (a @ D - x) + ridge * a[own]
+                free = a[own] - slope / curvature
+                threshold = sparsity / curvature
+                shrunk = np.sign(free) * np.maximum(np.abs(free) - threshold, 0)
+                if nonnegative:
+                    shrunk = np.maximum(free - threshold, 0)
+                length = np.linalg.norm(shrunk)
+                factor = max(0.0, 1 - weight[g] / curvature / length) if length else 0.0
+                a[own] = factor * shrunk
+    return codes
+
+
+def dual_svm(X, present, upper, margin):
+    """The SVM of one tag, by many sweeps over its dual variables in float64."""
+    X = np.asarray(X, float)
+    sign = np.where(present, 1.0, -1.0)
+    alpha, w = np.zeros(len(X)), np.zeros(X.shape[1])
+    for _ in range(3000):
+        for i, x in enumerate(X):
+            slope = sign[i] * (w @ x) - margin[i]
+            value = min(max(alpha[i] - slope / (x @ x), 0.0), upper[i])
+            w += (value - alpha[i]) * sign[i] * x
+            alpha[i] = value
+    return w, alpha

@@ -1,4 +1,4 @@
-"""MLDL: partners, codes and semantics, each against its definition."""
+"""MLDL: the comparison of tag sets, identities of the objective, and steps that never raise it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.linear_model import Lasso
 
-from prototag.coding.coder import Coder
 from prototag.research.baselines import MLDL, mldl
 from prototag.research.datasets import planted
 
@@ -17,69 +17,106 @@ def data():
     return planted(n=90, t=7, k=12, m=8, random_state=6)
 
 
-def test_partners_share_most_tags_and_look_alike(data):
+@pytest.fixture(scope="module")
+def problem(data):
+    Q = mldl.tag_set_similarity(data.Y, data.Y[:10], identical=False)
+    return mldl.Problem(data.X, Q, 0.5, 0.05, 0.02)
+
+
+@pytest.fixture(scope="module")
+def factors(data, problem):
+    P = mldl.leading_axes(data.X, 5)
+    D = mldl.updates.to_ball((data.X @ P)[:10])
+    return problem.start(P, D)
+
+
+@pytest.mark.parametrize("identical", [False, True])
+def test_tag_sets_are_compared_pair_by_pair(data, identical):
     Y = data.Y.toarray()
-    Y[4] = 0  # shares tags with nobody
-    found = mldl.find_partners(data.X, sparse.csr_array(Y), 5).toarray()
-    assert_allclose(found.sum(axis=1), 1, atol=1e-6)
-    assert found[4, 4] == 1
-    for i in np.delete(np.arange(90), 4):
-        both, either = (Y * Y[i]).sum(axis=1), np.maximum(Y, Y[i]).sum(axis=1)
-        shared = both / either
-        shared[i] = 0
-        order = np.lexsort([-(data.X @ data.X[i]), -shared])[:5]
-        order = order[shared[order] > 0]
-        assert set(np.flatnonzero(found[i])) == set(order)
-        assert_allclose(found[i, order], shared[order] / shared[order].sum(), atol=1e-5)
+    Y[4] = Y[5] = 0
+    found = mldl.tag_set_similarity(
+        sparse.csr_array(Y), sparse.csr_array(Y[:9]), identical=identical
+    )
+    for i in range(90):
+        for k in range(9):
+            both, either = (Y[i] * Y[k]).sum(), np.maximum(Y[i], Y[k]).sum()
+            jaccard = both / either if either else 1
+            assert found[i, k] == np.float32(jaccard == 1 if identical else jaccard)
 
 
-def test_codes_lower_their_cost_and_meet_the_budget(data):
-    D, Y = data.X[:30], data.Y
-    A = Coder(D, max_nonzeros=6).encode(data.X).codes
-    G = mldl.classifier(A, Y)
-    target = mldl.embed_tags(Y, A @ G, 0.5)
-    coder = Coder(D, G, max_nonzeros=6)
-    new = mldl.update_codes(coder, data.X, target, A, 0.2, None)
-
-    def cost(codes):
-        visual, tags = data.X - codes @ D, target - codes @ G
-        return np.square(visual).sum(axis=1) + 0.2 * np.square(tags).sum(axis=1)
-
-    assert (cost(new) <= cost(A) + 1e-6).all()
-    assert cost(new).mean() < 0.98 * cost(A).mean()
-    assert new.data.min() >= 0
-    assert new.sum(axis=1).max() <= 1 + 1e-5
-    assert np.diff(new.indptr).max() <= 6
+def test_with_one_tag_an_image_both_readings_agree():
+    Y = sparse.csr_array(np.eye(4, dtype=np.float32)[np.arange(20) % 4])
+    pair = [mldl.tag_set_similarity(Y, Y[:6], identical=flag) for flag in (False, True)]
+    assert_allclose(*pair)
 
 
-def test_the_embedding_is_what_both_terms_pull_to(data):
-    """||y - s||^2 + g ||p - s||^2 is least at the embedded tags."""
-    Y, rng = data.Y.toarray(), np.random.default_rng(0)
-    p, g = rng.standard_normal(Y.shape), 0.7
-
-    def both(s):
-        return np.square(Y - s).sum() + g * np.square(p - s).sum()
-
-    found = mldl.embed_tags(data.Y, p.astype(np.float32), g)
-    for _ in range(20):
-        assert both(found) < both(found + 0.01 * rng.standard_normal(Y.shape))
+def test_every_tag_is_covered_by_the_images_that_start_atoms(data):
+    for count in (20, 60):
+        rows = mldl.covering_images(data.Y, count, np.random.default_rng(0))
+        assert len(rows) == len(np.unique(rows)) == count
+        assert data.Y[rows].toarray().any(axis=0).all()
+    assert len(mldl.covering_images(data.Y, 2, np.random.default_rng(0))) == 2
 
 
-def test_semantics_are_least_squares(data):
-    A = Coder(data.X[:12]).encode(data.X).codes
-    S = mldl.find_partners(data.X, data.Y, 4)
-    a, apart = A.toarray().astype(float), (A - S @ A).toarray().astype(float)
-    rows = np.vstack([a, np.sqrt(0.6) * apart, np.sqrt(mldl.SEMANTIC_RIDGE) * np.eye(12)])
-    goal = np.vstack([data.Y.toarray(), np.zeros((90 + 12, 7))])
-    expected = np.linalg.lstsq(rows, goal, rcond=None)[0]
-    assert_allclose(mldl.fit_semantics(A, data.Y, S, 0.6), expected, atol=1e-4)
+def test_reconstruction_and_projection_are_one_term(data, problem, factors):
+    """||X P - A D||^2 + ||X - X P P'||^2 = ||X - A D P'||^2."""
+    P, D, W, A = factors
+    total = np.square(data.X - A @ D @ P.T).sum()
+    total += 0.5 * np.square(problem.Q - A @ W).sum() + 0.05 * np.abs(A.data).sum()
+    total += 0.02 * np.square(W).sum()
+    assert problem.objective(factors) == pytest.approx(total, rel=1e-4)
 
 
-def test_agreement_brings_scores_of_partners_together(data):
-    S = mldl.find_partners(data.X, data.Y, 10)
-    apart = []
-    for agreement in (0.0, 3.0):
-        model = MLDL(30, weight=0.3, agreement=agreement, n_folds=2).fit(data.X, data.Y)
-        scores = model.decision_function(data.X)
-        apart.append(np.square(scores - S @ scores).sum() / np.square(scores).sum())
-    assert apart[1] < 0.95 * apart[0]
+def test_no_step_raises_the_objective(problem, factors):
+    value = problem.objective(factors)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        after = problem.alternate(factors, rng)
+        for step in (
+            factors._replace(A=after.A),
+            factors._replace(A=after.A, D=after.D),
+            factors._replace(A=after.A, D=after.D, W=after.W),
+            after,
+        ):
+            new = problem.objective(step)
+            assert new <= value + 1e-4
+            value = new
+        factors = after
+    assert_allclose(factors.P.T @ factors.P, np.eye(5), atol=1e-5)
+
+
+def test_the_projection_beats_random_ones(problem, factors):
+    best = problem.objective(factors._replace(P=problem.update_projection(factors.A, factors.D)))
+    for seed in range(20):
+        random = np.linalg.qr(np.random.default_rng(seed).standard_normal((8, 5)))[0]
+        other = problem.objective(factors._replace(P=random.astype(np.float32)))
+        assert best <= other + 1e-4
+
+
+def test_codes_are_the_lasso_of_the_stacked_vectors(data, problem, factors):
+    for _ in range(10):
+        factors = factors._replace(A=problem.update_codes(factors))
+    root = np.sqrt(0.5)
+    stacked = np.hstack([data.X @ factors.P, root * problem.Q]).astype(float)
+    atoms = np.hstack([factors.D, root * factors.W]).astype(float)
+    judge = Lasso(0.025 / 15, fit_intercept=False, tol=1e-7, max_iter=100_000)
+    for i in (0, 40, 89):
+        judge.fit(atoms.T, stacked[i])
+        assert_allclose(factors.A.toarray()[i], judge.coef_, atol=1e-2)
+
+
+def test_the_map_of_codes_is_a_ridge_regression(problem, factors):
+    A = factors.A.toarray().astype(float)
+    rows = np.vstack([A, np.sqrt(0.02 / 0.5) * np.eye(10)])
+    expected = np.linalg.lstsq(rows, np.vstack([problem.Q, np.zeros((10, 10))]), rcond=None)[0]
+    assert_allclose(factors.W, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("partners", ["partial", "identical"])
+def test_scores_come_from_codes_in_the_subspace(data, partners):
+    model = MLDL(30, n_components=5, weight=1.0, partners=partners, n_folds=2, max_iter=2)
+    model.fit(data.X, data.Y)
+    codes = model._encode(data.X @ model.projection_, model.atoms_)
+    assert_allclose(model.decision_function(data.X), codes @ model.semantics_, atol=1e-3)
+    assert_allclose(model.projection_.T @ model.projection_, np.eye(5), atol=1e-3)
+    assert model.setting_ == {"weight": 1.0}

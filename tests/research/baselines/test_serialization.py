@@ -17,6 +17,7 @@ from prototag.research.datasets import planted
 from prototag.storage import modelfile
 
 FORMS = {"scale_": "f4 m", "images_": "f4 n m", "tags_": "tags n t", "_theta": "f8 k"}
+CODES = {"codes_": "codes n k"}
 
 
 @pytest.fixture
@@ -44,6 +45,16 @@ def test_what_was_packed_is_unpacked(owner):
     assert_array_equal(found.pop("tags_").toarray(), owner.tags_.toarray())
     for name, value in found.items():
         assert_array_equal(value, getattr(owner, name))
+
+
+def test_codes_are_packed_and_damaged_ones_refused():
+    codes = sparse.csr_array(np.array([[0, -1.5, 0], [2, 0, 0.5]], np.float32))
+    arrays = serialization.pack(SimpleNamespace(codes_=codes), CODES)
+    found = serialization.unpack(arrays, CODES, {"n": 2, "k": 3})["codes_"]
+    assert_array_equal(found.toarray(), codes.toarray())
+    for data in (np.array([1, np.nan, 1], np.float32), np.ones(3)):
+        with pytest.raises(ModelFileError, match="codes 'codes' are no finite float32 numbers"):
+            serialization.unpack({**arrays, "codes/data": data}, CODES, {"n": 2, "k": 3})
 
 
 DAMAGES = {

@@ -103,7 +103,7 @@ class Baseline(TagEstimator):
     def _normalize_arrays(self) -> None:
         """Store arrays in the memory order of a model file, so that a loaded model is identical."""
         for name, declaration in self._arrays().items():
-            if not serialization.is_tags(declaration):
+            if not serialization.is_sparse(declaration):
                 dtype = declaration.split()[0]
                 setattr(self, name, np.ascontiguousarray(getattr(self, name), dtype))
         self._prepare()

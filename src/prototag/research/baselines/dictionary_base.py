@@ -11,7 +11,6 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Floats, Rows
-from prototag.coding.coder import Coder
 from prototag.engine import Threads
 from prototag.mcdl import updates
 from prototag.mcdl.kmeans import k_means
@@ -32,7 +31,6 @@ class DictionaryBaseline(CrossValidatedBaseline):
 
     n_atoms: int | float = 0.2
     _: KW_ONLY
-    max_nonzeros: int = 20
     max_iter: int = 10
     atoms_: Floats = field(init=False)
     semantics_: Floats = field(init=False)
@@ -41,30 +39,28 @@ class DictionaryBaseline(CrossValidatedBaseline):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **CrossValidatedBaseline._parameter_constraints,
         "n_atoms": [COUNT, SHARE],
-        "max_nonzeros": [COUNT],
         "max_iter": [COUNT],
     }
     _values: ClassVar[dict[str, type]] = {**CrossValidatedBaseline._values, "n_iter_": int}
 
     def _encode(self, X: Floats, atoms: Floats) -> sparse.csr_array:
-        """Return non-negative codes with a budget, as of new images: without their tags."""
-        coder = Coder(atoms, max_nonzeros=self.max_nonzeros)
-        return coder.encode(X, engine=Threads(self.n_jobs)).codes
+        """Return the codes of images without their tags, as of new images."""
+        raise NotImplementedError
 
     def _initial_atoms(self, X: Floats, seed: int) -> Floats:
         """Return the k-means centroids from which learning starts."""
         k = count_atoms(self.n_atoms, len(X))
         return k_means(X, k, np.random.default_rng(seed), engine=Threads(self.n_jobs))
 
-    def _model_scores(self, model: Dictionary, X: Floats) -> Floats:
+    def _model_scores(self, model: Any, X: Floats) -> Floats:
         return np.asarray(self._encode(X, model.atoms) @ model.semantics)
 
-    def _set_fitted(self, model: Dictionary) -> None:
+    def _set_fitted(self, model: Any) -> None:
         self.atoms_ = model.atoms
         self.semantics_ = model.semantics
         self.n_iter_ = self.max_iter
 
-    def _get_fitted(self) -> Dictionary:
+    def _get_fitted(self) -> Any:
         return Dictionary(self.atoms_, self.semantics_)
 
     def _arrays(self) -> dict[str, str]:

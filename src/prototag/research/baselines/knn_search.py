@@ -74,8 +74,10 @@ class Neighbours:
         present = self.present()
         nearest = np.min(self.distance, axis=1, where=present, initial=np.inf, keepdims=True)
         nearest[~np.isfinite(nearest)] = 0
-        # Subtracting the smallest distance does not change the result and prevents underflow.
-        weight = np.exp(np.float32(-sharpness) * (self.distance - nearest)) * present
+        # Subtracting the smallest distance does not change the result and prevents underflow;
+        # entries that are no neighbours have no distance, and may be below it.
+        gap = np.where(present, self.distance - nearest, 0)
+        weight = np.exp(np.float32(-sharpness) * gap) * present
         total = weight.sum(axis=1, keepdims=True)
         return np.asarray(weight / np.where(total > 0, total, 1), np.float32)
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from prototag.arrays import Floats
 from prototag.mcdl import updates
 from prototag.research.baselines import omp
-from prototag.research.baselines.base import AUTO, POSITIVE
+from prototag.research.baselines.base import AUTO, COUNT, POSITIVE
 from prototag.research.baselines.cross_validated import Setting
 from prototag.research.baselines.dictionary_base import (
     Dictionary,
@@ -79,6 +79,7 @@ class DKSVD(DictionaryBaseline):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **DictionaryBaseline._parameter_constraints,
         "weight": [POSITIVE, AUTO],
+        "max_nonzeros": [COUNT],
     }
     _grids: ClassVar[dict[str, tuple[float, ...]]] = {"weight": WEIGHTS}
 

@@ -1,17 +1,17 @@
-"""MLDL: dictionary learning in which images that share tags get similar tag scores."""
+"""MLDL: a dictionary in a learned subspace, consistent with the tag sets of images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
+from sklearn.utils._param_validation import StrOptions
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.coding.coder import BATCH_IMAGES, Coder, PathEnds
-from prototag.engine import Threads
+from prototag.engine import single_threaded_blas
 from prototag.mcdl import updates
 from prototag.research.baselines.base import AUTO, COUNT, NOT_NEGATIVE, POSITIVE
 from prototag.research.baselines.cross_validated import Setting
@@ -19,54 +19,69 @@ from prototag.research.baselines.dictionary_base import (
     Dictionary,
     DictionaryBaseline,
     classifier,
-    tag_weight_unit,
+    count_atoms,
 )
+from prototag.research.baselines.sparse_group_lasso import GroupLasso
 
-WEIGHTS = (0.1, 0.3, 1.0)
-SEMANTIC_RIDGE = 1.0  # penalty of the tag weights of an atom, in images
+WEIGHTS = (0.1, 1.0, 10.0)
+MAX_IMAGES = 4000  # from which the dictionary is learned
+CODING_SWEEPS = 30  # in each round, from the codes of the previous round
+
+
+class Projected(NamedTuple):
+    """The model of MLDL."""
+
+    projection: Floats  # m x p, orthonormal columns
+    dictionary: Dictionary
 
 
 @dataclass(eq=False, repr=False)
 class MLDL(DictionaryBaseline):
     """Multi-label dictionary learning with label consistency and partial-identical embedding.
 
-    Minimises over D (rows in the unit ball), G, and codes ``a_i >= 0`` with ``sum(a_i) <= 1``
+    Minimises over a projection P with orthonormal columns, atoms D in the unit ball, codes A, and
+    a map W of codes
 
-        sum_i ||x_i - a_i D||^2 + w ||y_i - a_i G||^2
-              + w agreement ||a_i G - sum_j s_ij a_j G||^2
+        ||X P - A D||^2 + ||X - X P P'||^2 + w ||Q - A W||^2 + l ||A||_1 + g ||W||^2
 
-    and a ridge penalty on G. The terms are reconstruction, label consistency and partial-identical
-    embedding, in which partners represent an image. Partners share tags: s_ij is proportional to
-    the Jaccard index ``|Y_i and Y_j| / |Y_i or Y_j|`` of the ``n_partners`` images with the largest
-    (the most similar vectors break ties), and sums to 1. So scores of images with equal tags become
-    similar, and missing tags are imputed from partners. A new image is coded over D alone; its
-    scores are ``a G``.
+    where q_ik compares the tags of image i with those of the image from which atom k started:
+    their Jaccard index ("partial"), or 1 if the sets are equal and 0 otherwise ("identical"). A
+    new image is coded by ``||x P - a D||^2 + l ||a||_1``; its scores are ``a G``, with G the
+    ridge regression of the tags on such codes of the training images.
 
-    The paper describes the purpose of its terms: a dictionary with label consistency for images,
-    partial-identical embedding for tags. We chose the exact form of the terms, their weights, s and
-    the number of partners, codes (non-negative with a budget, as everywhere in this package), and
-    the order of updates: codes with the last scores of partners, one sweep over D, G in closed
-    form; at the end G again, from codes over D alone, because new images have no tags.
+    The paper's objective, as the MCDL paper quotes it, has the terms in P, D, W and A, with Q of
+    equal sets. The second term is our choice: without it P could turn to directions without
+    variance. The first two terms together are ``||X - A D P'||^2``. Equal sets are rare in large
+    vocabularies, so Jaccard indices are the default; they are our reading of the paper's
+    partial-identical embedding, and so are the weights, the scores, and the order of updates: A by
+    coordinate descent, D atom by atom, W by ridge regression, P by the orthogonal Procrustes
+    problem. At most 4,000 images learn P and D, because W and Q grow with the square of atoms.
 
     Parameters
     ----------
     n_atoms : int or float, default=0.2
-        The number of atoms, or their share of the images.
+        The number of atoms, or their share of the images that learn them.
+    n_components : int, default=200
+        The largest number of columns of P.
     weight : float or "auto", default="auto"
-        w, in units of ||X||^2 / ||Y||^2. "auto" selects one of three values on out-of-fold scores.
-    agreement : float, default=0.5
-    n_partners : int, default=10
-    max_nonzeros : int, default=20
+        w, in units of ||X||^2 / ||Q||^2. "auto" selects one of three values on out-of-fold scores.
+    partners : {"partial", "identical"}, default="partial"
+    sparsity : float, default=0.1
+        l.
+    ridge : float, default=0.01
+        g.
     max_iter : int, default=5
     threshold, n_folds, n_jobs
         As in :class:`Logistic`.
     random_state : int, RandomState or None, default=0
-        Draws the folds and initializes k-means.
+        Draws the folds and the images.
 
     Attributes
     ----------
-    atoms_ : ndarray of shape (k, m)
+    projection_ : ndarray of shape (m, p)
+    atoms_ : ndarray of shape (k, p)
     semantics_ : ndarray of shape (k, t)
+        G.
     n_iter_ : int
     setting_ : dict
         The selected weight.
@@ -80,145 +95,156 @@ class MLDL(DictionaryBaseline):
     """
 
     _: KW_ONLY
+    n_components: int = 200
     weight: float | str = "auto"
-    agreement: float = 0.5
-    n_partners: int = 10
+    partners: str = "partial"
+    sparsity: float = 0.1
+    ridge: float = 0.01
     max_iter: int = 5
+    projection_: Floats = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **DictionaryBaseline._parameter_constraints,
+        "n_components": [COUNT],
         "weight": [POSITIVE, AUTO],
-        "agreement": [NOT_NEGATIVE],
-        "n_partners": [COUNT],
+        "partners": [StrOptions({"partial", "identical"})],
+        "sparsity": [NOT_NEGATIVE],
+        "ridge": [POSITIVE],
     }
     _grids: ClassVar[dict[str, tuple[float, ...]]] = {"weight": WEIGHTS}
 
     def _fit_models(
         self, X: Floats, Y: sparse.csr_array, settings: Sequence[Setting], seed: int
-    ) -> list[Dictionary]:
-        D = updates.to_ball(self._initial_atoms(X, seed))
-        A = self._encode(X, D)
-        partners = find_partners(X, Y, self.n_partners, self.n_jobs)
-        unit = tag_weight_unit(X, Y)
-        return [
-            self._alternate(X, Y, partners, D, A, setting["weight"] * unit, seed)
-            for setting in settings
-        ]
+    ) -> list[Projected]:
+        rng = np.random.default_rng(seed)
+        sample = np.sort(rng.permutation(len(X))[:MAX_IMAGES])
+        x = X[sample]
+        y = Y[sample]
+        starts = covering_images(y, count_atoms(self.n_atoms, len(x)), rng)
+        Q = tag_set_similarity(y, y[starts], identical=self.partners == "identical")
+        unit = len(x) / max(float(np.square(Q).sum(dtype=np.float64)), 1e-12)
+        with single_threaded_blas():
+            P = leading_axes(x, min(self.n_components, x.shape[1]))
+            models = []
+            for setting in settings:
+                problem = Problem(x, Q, setting["weight"] * unit, self.sparsity, self.ridge)
+                factors = problem.start(P, updates.to_ball((x @ P)[starts]), self.n_jobs)
+                order = np.random.default_rng([seed, 1])
+                for _ in range(self.max_iter):
+                    factors = problem.alternate(factors, order, self.n_jobs)
+                # New images have no tags, so G is fitted to codes without them.
+                codes = self._encode(X @ factors.P, factors.D)
+                model = Dictionary(factors.D, classifier(codes, Y))
+                models.append(Projected(factors.P, model))
+        return models
 
-    def _alternate(
-        self,
-        X: Floats,
-        Y: sparse.csr_array,
-        partners: sparse.csr_array,
-        D: Floats,
-        A: sparse.csr_array,
-        weight: float,
-        seed: int,
-    ) -> Dictionary:
-        rng = np.random.default_rng([seed, 1])
-        G = classifier(A, Y, SEMANTIC_RIDGE)
-        for _ in range(self.max_iter):
-            targets = embed_tags(Y, partners @ (A @ G), self.agreement)
-            coder = Coder(D, G, max_nonzeros=self.max_nonzeros)
-            A = update_codes(coder, X, targets, A, weight * (1 + self.agreement), self.n_jobs)
-            D = updates.visual_update(D, X, A, None, rng, sphere=False)
-            G = fit_semantics(A, Y, partners, self.agreement)
-        # New images are coded without tags, so the final G is fitted to such codes.
-        A = self._encode(X, D)
-        return Dictionary(D, fit_semantics(A, Y, partners, self.agreement))
+    def _encode(self, X: Floats, atoms: Floats) -> sparse.csr_array:
+        lasso = GroupLasso.of(atoms, sparsity=self.sparsity / 2)
+        return lasso.encode(X, n_jobs=self.n_jobs).codes
+
+    def _model_scores(self, model: Projected, X: Floats) -> Floats:
+        return super()._model_scores(model.dictionary, X @ model.projection)
+
+    def _set_fitted(self, model: Projected) -> None:
+        super()._set_fitted(model.dictionary)
+        self.projection_ = model.projection
+
+    def _get_fitted(self) -> Any:
+        return Projected(self.projection_, super()._get_fitted())
+
+    def _arrays(self) -> dict[str, str]:
+        return {"projection_": "f4 m p", "atoms_": "f4 k p", "semantics_": "f4 k t"}
 
 
-def find_partners(
-    X: Floats, Y: sparse.csr_array, count: int, n_jobs: int | None = None
-) -> sparse.csr_array:
-    """Return S, n x n: for each image the weights of the images that share most tags with it.
+class Factors(NamedTuple):
+    P: Floats  # m x p
+    D: Floats  # k x p
+    W: Floats  # k x k
+    A: sparse.csr_array  # n x k
 
-    Rows sum to 1. An image that shares no tag with another is its own partner.
+
+class Problem:
+    """The objective of MLDL on given images, and its block minimisers."""
+
+    def __init__(self, X: Floats, Q: Floats, weight: float, sparsity: float, ridge: float) -> None:
+        self.X = X
+        self.Q = Q
+        self.weight = weight
+        self.sparsity = sparsity
+        self.ridge = ridge
+
+    def start(self, P: Floats, D: Floats, n_jobs: int | None = None) -> Factors:
+        """Return codes over D alone and their map W."""
+        A = GroupLasso.of(D, sparsity=self.sparsity / 2).encode(self.X @ P, n_jobs=n_jobs).codes
+        return Factors(P, D, self.update_map(A), A)
+
+    def alternate(
+        self, factors: Factors, rng: np.random.Generator, n_jobs: int | None = None
+    ) -> Factors:
+        """Update codes, atoms, map and projection."""
+        A = self.update_codes(factors, n_jobs)
+        D = updates.visual_update(factors.D, self.X @ factors.P, A, None, rng, sphere=False)
+        return Factors(self.update_projection(A, D), D, self.update_map(A), A)
+
+    def objective(self, factors: Factors) -> float:
+        P, D, W, A = factors
+        projected = self.X @ P
+        return float(
+            np.square(projected - A @ D).sum(dtype=np.float64)
+            + np.square(self.X - projected @ P.T).sum(dtype=np.float64)
+            + self.weight * np.square(self.Q - A @ W).sum(dtype=np.float64)
+            + self.sparsity * np.abs(A.data).sum(dtype=np.float64)
+            + self.ridge * np.square(W).sum(dtype=np.float64)
+        )
+
+    def update_codes(self, factors: Factors, n_jobs: int | None = None) -> sparse.csr_array:
+        """Lower the lasso of the stacked vectors ``[x P, sqrt(w) q]``."""
+        root = np.float32(np.sqrt(self.weight))
+        stacked = np.hstack([self.X @ factors.P, root * self.Q])
+        atoms = np.hstack([factors.D, root * factors.W])
+        lasso = GroupLasso.of(atoms, sparsity=self.sparsity / 2)
+        return lasso.encode(stacked, previous=factors.A, sweeps=CODING_SWEEPS, n_jobs=n_jobs).codes
+
+    def update_map(self, A: sparse.csr_array) -> Floats:
+        """Minimise over W: ridge regression of Q on the codes."""
+        gram = (A.T @ A).toarray().astype(np.float64)
+        gram[np.diag_indices_from(gram)] += self.ridge / self.weight
+        return np.asarray(linalg.solve(gram, A.T @ self.Q, assume_a="pos"), np.float32)
+
+    def update_projection(self, A: sparse.csr_array, D: Floats) -> Floats:
+        """Minimise ``||X - A D P'||^2`` over P with orthonormal columns."""
+        product = (A.T @ self.X).T @ D
+        U, _, V = np.linalg.svd(product.astype(np.float64), full_matrices=False)
+        return np.asarray(U @ V, np.float32)
+
+
+def covering_images(Y: sparse.csr_array, count: int, rng: np.random.Generator) -> Rows:
+    """Draw images with at least one of each tag as far as ``count`` allows, then at random."""
+    order = rng.permutation(Y.shape[0])
+    by_tag = Y[order].tocsc()
+    images = np.diff(by_tag.indptr)
+    first = order[[by_tag.indices[by_tag.indptr[c]] for c in np.flatnonzero(images)]]
+    covering = np.unique(first.astype(np.intp))
+    if len(covering) > count:
+        covering = rng.permutation(covering)[:count]
+    others = order[~np.isin(order, covering)][: count - len(covering)]
+    return np.sort(np.concatenate([covering, others]))
+
+
+def tag_set_similarity(Y: sparse.csr_array, T: sparse.csr_array, *, identical: bool) -> Floats:
+    """Return the Jaccard indices of rows of tags, n x k, or 1 where they are equal, else 0.
+
+    Two empty sets are equal.
     """
-    n = len(X)
-    count = min(count, max(n - 1, 1))
-    size = np.diff(Y.indptr).astype(np.float32)
-    parts = Threads(n_jobs).map(
-        partners_batch,
-        [X, Y, size, np.arange(n)],
-        [X, Y.T.tocsr(), size, count],
-        size=BATCH_IMAGES,
-    )
-    partners = sparse.csr_array(sparse.vstack(parts, format="csr"))
-    partners.eliminate_zeros()
-    return partners
+    both = (Y @ T.T).toarray()
+    either = np.diff(Y.indptr)[:, None] + np.diff(T.indptr) - both
+    jaccard = np.where(either > 0, both / np.maximum(either, 1), 1)
+    return np.asarray(jaccard == 1 if identical else jaccard, np.float32)
 
 
-def partners_batch(
-    x: Floats,
-    y: sparse.csr_array,
-    n_tags: Floats,
-    rows: Rows,
-    X: Floats,
-    Y_transposed: sparse.csr_array,
-    all_n_tags: Floats,
-    count: int,
-) -> sparse.csr_array:
-    """Find the partners of a batch of images, which are ``rows`` of X."""
-    both = (y @ Y_transposed).toarray()
-    jaccard = both / np.maximum(n_tags[:, None] + all_n_tags - both, 1)
-    jaccard[np.arange(len(rows)), rows] = 0
-    # Similar vectors break ties; the smallest difference of two Jaccard indices is 1 / t^2.
-    rank = jaccard + np.float32(0.25 / y.shape[1] ** 2) * (x @ X.T)
-    rank[jaccard == 0] = -1
-    nearest = np.argpartition(-rank, count - 1, axis=1)[:, :count]
-    weight = np.take_along_axis(jaccard, nearest, axis=1)
-    alone = weight.sum(axis=1) == 0
-    nearest[alone, 0] = rows[alone]
-    weight[alone, 0] = 1
-    weight /= weight.sum(axis=1, keepdims=True)
-    indptr = np.arange(0, nearest.size + 1, count)
-    return sparse.csr_array((weight.ravel(), nearest.ravel(), indptr), shape=(len(rows), len(X)))
-
-
-def embed_tags(Y: sparse.csr_array, partner_scores: Floats, agreement: float) -> Floats:
-    """Return the targets of tag scores: the average of own tags and scores of partners."""
-    share = np.float32(agreement / (1 + agreement))
-    return (share * partner_scores + (1 - share) * Y.toarray()).astype(np.float32)
-
-
-def update_codes(
-    coder: Coder,
-    X: Floats,
-    target: Floats,
-    previous: sparse.csr_array,
-    weight: float,
-    n_jobs: int | None,
-) -> sparse.csr_array:
-    """Minimise ``||x - a D||^2 + weight ||target - a G||^2``; no code is worse than before."""
-    parts = Threads(n_jobs).map(
-        codes_batch, [X, target, previous], [coder, weight], size=BATCH_IMAGES
-    )
-    return coder.collect(parts).codes
-
-
-def codes_batch(
-    x: Floats, target: Floats, previous: sparse.csr_array, coder: Coder, weight: float
-) -> PathEnds:
-    """Update the codes of a batch of images."""
-    w = np.full(len(x), weight, np.float32)
-    scale = np.concatenate([np.ones(coder.m), np.full(target.shape[1], weight)]).astype(np.float32)
-    stacked = np.hstack([x, target])
-    residual = stacked - previous @ coder.rows
-    paths = coder.solve(stacked, w, coder.screen(residual * scale))
-    kept = PathEnds.from_codes(previous, coder.max_nonzeros, coder.rows.shape[1])
-    new_residual = stacked - paths.codes(coder.k) @ coder.rows
-    better = np.flatnonzero(np.square(new_residual) @ scale < np.square(residual) @ scale)
-    kept.put(better, paths.take(better))
-    return kept
-
-
-def fit_semantics(
-    A: sparse.csr_array, Y: sparse.csr_array, partners: sparse.csr_array, agreement: float
-) -> Floats:
-    """Minimise ``||Y - A G||^2 + agreement ||(A - S A) G||^2`` and a ridge penalty on G."""
-    difference = A - partners @ A
-    gram: Array = (A.T @ A + np.float32(agreement) * (difference.T @ difference)).toarray()
-    gram = gram.astype(np.float64)
-    gram[np.diag_indices_from(gram)] += SEMANTIC_RIDGE
-    return np.linalg.solve(gram, (A.T @ Y).toarray()).astype(np.float32)
+def leading_axes(X: Floats, count: int) -> Floats:
+    """Return the eigenvectors of X' X with the largest eigenvalues, m x count."""
+    gram = (X.T @ X).astype(np.float64)
+    m = len(gram)
+    axes: Array = linalg.eigh(gram, subset_by_index=(m - count, m - 1))[1]
+    return np.ascontiguousarray(axes[:, ::-1], np.float32)

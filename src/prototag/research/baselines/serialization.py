@@ -1,7 +1,8 @@
 """Model files of the baselines: arrays are declared by dtype and shape and validated when read.
 
 A declaration is a dtype and the names of dimensions, such as "f4 n m"; equal names have equal
-sizes, "m" is the number of features and "t" the number of tags. "tags n t" is a CSR matrix of 0/1.
+sizes, "m" is the number of features and "t" the number of tags. "tags n t" is a CSR matrix of 0/1,
+"codes n k" a CSR matrix of float32.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
 TAGS = "tags"
+CODES = "codes"
 
 
 def pack(owner: Any, declared: Mapping[str, str]) -> dict[str, Array]:
@@ -26,7 +28,7 @@ def pack(owner: Any, declared: Mapping[str, str]) -> dict[str, Array]:
     for name, declaration in declared.items():
         value = getattr(owner, name)
         key = name.strip("_")
-        arrays |= modelfile.pack_csr(key, value) if is_tags(declaration) else {key: value}
+        arrays |= modelfile.pack_csr(key, value) if is_sparse(declaration) else {key: value}
     return arrays
 
 
@@ -38,8 +40,8 @@ def unpack(arrays: Arrays, declared: Mapping[str, str], sizes: Mapping[str, int]
         key = name.strip("_")
         (dtype, *letters) = declaration.split()
         shape = tuple(known.get(letter) for letter in letters)
-        if is_tags(declaration):
-            attributes[name] = _tags(arrays, key, shape)
+        if is_sparse(declaration):
+            attributes[name] = _csr(arrays, key, shape, dtype)
             continue
         value = modelfile.expect_array(arrays, key, shape, dtype)
         if not value.size:
@@ -49,14 +51,19 @@ def unpack(arrays: Arrays, declared: Mapping[str, str], sizes: Mapping[str, int]
     return attributes
 
 
-def is_tags(declaration: str) -> bool:
-    return declaration.startswith(TAGS)
+def is_sparse(declaration: str) -> bool:
+    return declaration.startswith((TAGS, CODES))
 
 
-def _tags(arrays: Arrays, key: str, shape: Any) -> sparse.csr_array:
+def _csr(arrays: Arrays, key: str, shape: Any, kind: str) -> sparse.csr_array:
     matrix = modelfile.unpack_csr(arrays, key, shape)
-    if matrix.dtype != np.bool_ or not matrix.data.all():
+    if kind == TAGS and (matrix.dtype != np.bool_ or not matrix.data.all()):
         raise ModelFileError(f"The tags {key!r} are not 0/1: the file was not written by prototag.")
+    if kind == CODES and (matrix.dtype != np.float32 or not np.isfinite(matrix.data).all()):
+        raise ModelFileError(
+            f"The codes {key!r} are no finite float32 numbers: the file was not written by "
+            "prototag."
+        )
     return matrix
 
 

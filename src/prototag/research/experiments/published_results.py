@@ -33,6 +33,8 @@ IAPRTC12: dict[str, Reported] = {
     "MCDL, paper, tuned": _quoted(49, 45, 46.9, _DENSENET, "threshold"),
     "SLED": Reported(48.6, FIVE, _NETWORK),
     "MLDL": _quoted(56, 40, 47.0, _HAND),
+    "KSVM-VT (weights)": _quoted(47, 29, 36.0, _HAND),
+    "Mvg-NMF on given columns": _quoted(47, 40, 43.0, _HAND),
     "2PKNN + metric": _quoted(54, 37, 44.0, _HAND),
     "2PKNN": _quoted(51, 29, 37.1, f"{_DENSENET} (run by MCDL's authors)"),
     "CCA-KNN": _quoted(45, 38, 41.0, "VGG-16"),
@@ -48,6 +50,8 @@ IAPRTC12: dict[str, Reported] = {
 ESPGAME: dict[str, Reported] = {
     "MCDL, paper, tuned": _quoted(46, 39, 42.0, _DENSENET, "threshold"),
     "MLDL": _quoted(56, 31, 40.0, _HAND),
+    "KSVM-VT (weights)": _quoted(33, 32, 33.0, _HAND),
+    "Mvg-NMF on given columns": _quoted(41, 33, 37.0, _HAND),
     "2PKNN + metric": _quoted(53, 27, 36.0, _HAND),
     "2PKNN": _quoted(50, 31, 38.0, f"{_DENSENET} (run by MCDL's authors)"),
     "CCA-KNN": _quoted(46, 36, 41.0, "VGG-16"),

@@ -167,11 +167,16 @@ class Laboratory:
     ) -> tuple[TagEstimator, Transform | None, str]:
         """Fit to the raw vectors and to principal components; keep the better held-out scores.
 
-        ProtoTag takes raw vectors and reduces them itself; baselines get the same choice.
+        ProtoTag takes raw vectors and reduces them itself; baselines get the same choice, except
+        those whose entry says otherwise (``compare_raw``).
         """
-        both = method.components is not None and method.held_out_thresholds and not method.tuned
         inputs = [self._reduce(method, task)]
-        if both:
+        if (
+            method.components is not None
+            and method.compare_raw
+            and method.held_out_thresholds
+            and not method.tuned
+        ):
             inputs.append((None, task.X))
         best: tuple[TagEstimator, Transform | None, str] | None = None
         best_quality = -np.inf

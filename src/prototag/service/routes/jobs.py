@@ -9,9 +9,10 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
+from prototag.library.writes import FILE, place_of
 from prototag.service.jobs import Job, Jobs
 from prototag.service.json_schemas import MAX_ITEMS
-from prototag.service.problem_details import Problem
+from prototag.service.problem_details import Problem, not_found
 from prototag.service.routes.operation import Call, Operation
 from prototag.service.state import Service
 
@@ -74,6 +75,7 @@ def _plan(service: Service) -> dict[str, Any]:
         "rejected": len(plan.rejected),
         "restored": len(plan.restored),
         "outgoing": len(outgoing),
+        "inside": sum(place_of(change) == FILE for change in outgoing),
         "kept": len(plan.kept),
         "changes": [_change(change) for change in outgoing[:MAX_SHOWN_CHANGES]],
         "problems": plan.problems,
@@ -83,7 +85,8 @@ def _plan(service: Service) -> dict[str, Any]:
 def _change(change: Any) -> dict[str, Any]:
     return {
         "image": change.image,
-        "sidecar": change.path,
+        "file": change.path,
+        "place": place_of(change),
         "added": change.added,
         "removed": change.removed,
         "diff": change.diff()[:MAX_DIFF_CHARACTERS],
@@ -101,6 +104,18 @@ async def sync(call: Call) -> Any:
             "/api/v1/sync/plan) and give its name.",
         ) from None
     return begin(call, "sync", call.service.library.sync, planned)
+
+
+async def writes(call: Call) -> Any:
+    return {"writes": await call.in_thread(call.service.library.writes)}
+
+
+async def undo_write(call: Call) -> Any:
+    number = call.body["number"]
+    known = await call.in_thread(call.service.library.writes)
+    if all(one.number != number for one in known):
+        raise not_found(f"there is no write {number}: GET /api/v1/writes lists them.")
+    return begin(call, "undo_write", call.service.library.undo_write, number)
 
 
 async def jobs(call: Call) -> Any:
@@ -174,6 +189,25 @@ OPERATIONS = (
         "Job",
         "SyncRequest",
         status=202,
+    ),
+    Operation(
+        "GET",
+        "/writes",
+        "writes",
+        "List the last writes of tags to files, the latest first.",
+        writes,
+        "Writes",
+    ),
+    Operation(
+        "POST",
+        "/writes/undo",
+        "undoWrite",
+        "Restore all files of a write exactly as they were; files that changed since stay.",
+        undo_write,
+        "Job",
+        "UndoWriteRequest",
+        status=202,
+        errors=(404,),
     ),
     Operation("GET", "/jobs", "jobs", "List the last jobs, the latest first.", jobs, "Jobs"),
     Operation("GET", "/jobs/{job}", "job", "Return one job with its progress.", job, "Job"),

@@ -22,6 +22,7 @@ def _settings(library: Library) -> dict[str, Any]:
         "all_file_types": list(FILE_TYPES),
         "all_sources": list(KINDS),
         "all_languages": list(LANGUAGES),
+        "write_places": library.write_places._asdict(),
     }
 
 
@@ -30,11 +31,12 @@ async def change(call: Call) -> Any:
 
 
 def _change(library: Library, body: dict[str, Any]) -> dict[str, Any]:
-    setters: dict[str, Callable[[Any], None]] = {
+    setters: dict[str, Callable[[Any], object]] = {
         "file_types": library.set_file_types,
         "sources": library.set_sources,
         "precision": library.set_precision,
         "language": library.set_language,
+        "write_places": lambda places: library.set_write_places(**places),
     }
     for name, value in body.items():
         setters[name](value or None if name in ("precision", "language") else value)

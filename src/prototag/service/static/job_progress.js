@@ -5,8 +5,8 @@ import { count, find, h } from "./dom.js";
 import { showMessage } from "./toast.js";
 import * as tags from "./tag_store.js";
 
-const NAMES = { scan: "Scanning pictures", learn: "Training", plan: "Comparing files", sync: "Writing tags" };
-const STOPPABLE = new Set(["scan", "learn", "sync"]); // finished steps are kept
+const NAMES = { scan: "Scanning pictures", learn: "Training", plan: "Comparing files", sync: "Writing tags", undo_write: "Restoring files" };
+const STOPPABLE = new Set(["scan", "learn", "sync", "undo_write"]); // finished steps are kept
 const running = new Map();
 const stopping = new Set();
 const requested = new Set(); // jobs that were started on this page
@@ -47,7 +47,10 @@ function ended(job) {
     const { pictures, tags: learned } = job.result.model;
     showMessage(mine ? `Trained ${count(learned, "tag")} on ${count(pictures, "picture")}.` : "Retraining is complete; suggestions are up to date.");
   } else if (job.kind === "sync" && job.result?.left) {
-    showMessage(`Stopped. ${count(job.result.written, "sidecar was", "sidecars were")} written, ${job.result.left.toLocaleString("en")} left.`);
+    showMessage(`Stopped. ${count(job.result.written, "file was", "files were")} written, ${job.result.left.toLocaleString("en")} left.`);
+  } else if (job.kind === "undo_write" && job.result) {
+    const { restored, problems } = job.result;
+    showMessage(`${count(restored, "file was", "files were")} restored.${problems.length ? ` ${problems.length.toLocaleString("en")} stay as they are: ${problems[0]}` : ""}`, { wrong: problems.length > 0 });
   } else if (job.kind === "scan" && job.result?.new) {
     showMessage(`${count(job.result.new, "new picture")} scanned.`);
   }

@@ -5,6 +5,7 @@ import { button, fill, h, readable } from "../dom.js";
 import { showError, showMessage } from "../toast.js";
 import { tagField } from "../autocomplete.js";
 import { markRequested } from "../job_progress.js";
+import { writePlaces } from "../write_places.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
@@ -93,7 +94,8 @@ export async function open(main) {
         anySource ? null : checks(stored.all_sources, (name) => stored.sources.includes(name), (name) => SOURCES[name] ?? [name], (name, on) => change({ sources: toggle(stored.sources, name, on) }, { rescan: true })),
         h("p", { class: "row" }, button("Scan now", "", scan))),
       h("section", { class: "card" }, h("h2", {}, "Where tags are written"),
-        h("p", {}, "Accepted tags are written when you ask for it, under ", h("a", { href: "/training" }, "Training"), ", after a preview.")));
+        h("p", {}, "Accepted tags are written when you ask for it, under ", h("a", { href: "/training" }, "Training"), ", after a preview. A whole write can be undone there."),
+        ...writePlaces(stored.write_places, (places) => change({ write_places: places }))));
     if (focused) document.getElementById(focused)?.focus();
   }
   keys.use("Settings", []);

@@ -1,4 +1,4 @@
-// Training and history: training, writing to sidecars, models, and decisions.
+// Training and history: training, writing of tags, models, and decisions.
 
 import { get, post } from "../api.js";
 import { ago, button, count, fill, h, percent, readable, thumbnail } from "../dom.js";
@@ -7,6 +7,8 @@ import { confirm } from "../dialog.js";
 import { changeBatch, redo, undo } from "../decisions.js";
 import { isRunning, jobEvents, markRequested } from "../job_progress.js";
 import { learn } from "../welcome.js";
+import { placeWords } from "../write_places.js";
+import { fillWrites } from "../writes.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
@@ -22,9 +24,9 @@ export async function open(main) {
   main.append(h("div", { class: "page" }, h("div", { class: "title" }, h("h1", {}, "Training and history")), stand, writing, models, past));
 
   async function load() {
-    const [status, { models: known }, { decisions }] = await Promise.all([get("/library"), get("/models"), get("/history", { limit: 200 })]);
+    const [status, { models: known }, { decisions }, { write_places: places }] = await Promise.all([get("/library"), get("/models"), get("/history", { limit: 200 }), get("/settings")]);
     drawStand(status);
-    if (!writing.dataset.planned) drawWriting(status);
+    if (!writing.dataset.planned) drawWriting(status, places);
     drawModels(known);
     drawPast(decisions);
   }
@@ -51,17 +53,19 @@ export async function open(main) {
 
   // -- writing -------------------------------------------------------------------------------------
 
-  function drawWriting(status) {
+  function drawWriting(status, places) {
     delete writing.dataset.planned;
-    const waits = status.unwritten ? `${count(status.unwritten, "picture")} ${status.unwritten === 1 ? "has" : "have"} accepted tags that are not in sidecars yet.` : "All accepted tags are in sidecars.";
-    fill(writing, h("h2", {}, "Write to sidecars"),
-      h("p", {}, `${waits} ProtoTag never changes your pictures: it writes tags to .xmp files beside them and keeps your own tags there.`),
-      h("p", { class: "row" }, button("Preview changes", "w", plan)));
+    const waits = status.unwritten ? `${count(status.unwritten, "picture")} ${status.unwritten === 1 ? "has" : "have"} accepted tags that are not in files yet.` : "All accepted tags are in files.";
+    const last = h("div", { hidden: true });
+    fill(writing, h("h2", {}, "Write tags"),
+      h("p", {}, `${waits} ${placeWords(places)} Your own tags stay. `, h("a", { href: "/settings" }, "Where tags are written")),
+      h("p", { class: "row" }, button("Preview changes", "w", plan)), last);
+    fillWrites(last).catch(showError);
   }
   async function plan() {
     if (writing.dataset.planned) return;
     writing.dataset.planned = "yes";
-    fill(writing, h("h2", {}, "Write to sidecars"), h("p", { role: "status" }, "Comparing files…"));
+    fill(writing, h("h2", {}, "Write tags"), h("p", { role: "status" }, "Comparing files…"));
     try {
       const { state, result, problem } = await ended(await post("/sync/plan"));
       if (!main.isConnected) return;
@@ -81,7 +85,7 @@ export async function open(main) {
     const coming = [[found.incoming, "picture has", "pictures have", "new tags in files, which the library imports"], [found.rejected, "tag was", "tags were", "removed in files, which counts as rejecting"], [found.restored, "tag was", "tags were", "added again in files"], [found.kept, "rejected tag is", "rejected tags are", "in files as your own and stay there"]]
       .filter(([size]) => size).map(([size, one, many, words]) => h("li", {}, `${count(size, one, many)} ${words}.`));
     const some = found.outgoing || found.incoming || found.rejected || found.restored;
-    const write = button(found.outgoing ? `Write ${count(found.outgoing, "sidecar")}` : "Import", "⏎", () => carryOut(found.plan), { class: "main", disabled: !some });
+    const write = button(found.outgoing ? `Write ${fileWords(found.outgoing, found.inside)}` : "Import", "⏎", () => carryOut(found.plan), { class: "main", disabled: !some });
     fill(writing, h("h2", {}, some ? "Changes to write" : "Nothing to write"),
       coming.length ? h("ul", {}, ...coming) : null,
       found.changes.length ? h("ul", { class: "plan" }, ...found.changes.map(changeItem)) : null,
@@ -91,7 +95,7 @@ export async function open(main) {
     write.focus();
   }
   function changeItem(change) {
-    const name = change.sidecar.split(/[/\\]/).slice(-2).join(" / ");
+    const name = change.file.split(/[/\\]/).slice(-2).join(" / ");
     const marks = [...change.added.map((tag) => h("span", { class: "chip here" }, `+ ${readable(tag)}`)), " ", ...change.removed.map((tag) => h("span", { class: "chip no" }, `− ${readable(tag)}`))];
     return h("li", {}, h("details", {}, h("summary", {}, h("span", { class: "file" }, name), " ", ...marks), h("pre", { tabindex: "0", "aria-label": `Changes in ${name}` }, change.diff)));
   }
@@ -139,7 +143,7 @@ export async function open(main) {
 
   keys.use("Training and history", [
     { keys: ["l"], words: "Retrain now", run: () => void learn(true) },
-    { keys: ["w"], words: "Preview changes of sidecars", run: () => void plan() },
+    { keys: ["w"], words: "Preview changes of files", run: () => void plan() },
     { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Undo the last decision of this tab", run: () => void after(undo) },
     { keys: ["Z", "Ctrl+Z", "Ctrl+y"], shown: ["Z"], words: "Redo the last undone decision", run: () => void after(redo) },
     { keys: ["Escape"], run: () => (writing.dataset.planned ? cancel() : false) },
@@ -147,7 +151,7 @@ export async function open(main) {
   const onJob = ({ detail }) => {
     if (detail.state === "running") return void (detail.kind === "learn" && stand.querySelector("button:not(:disabled).main") && load().catch(() => {}));
     if (detail.kind === "sync" && detail.state !== "failed") {
-      if (detail.state === "done") showMessage(`${count(detail.result.written, "sidecar was", "sidecars were")} written.`);
+      if (detail.state === "done") showMessage(`${count(detail.result.written, "file was", "files were")} written.`);
       delete writing.dataset.planned;
     }
     load().catch(showError);
@@ -156,6 +160,12 @@ export async function open(main) {
   await load();
   main.focus({ preventScroll: true });
   return () => jobEvents.removeEventListener("job", onJob);
+}
+
+/** Return the words for files that are written: sidecars, pictures, or both. */
+function fileWords(files, inside) {
+  const parts = [[files - inside, "sidecar"], [inside, "picture"]].filter(([size]) => size);
+  return parts.map(([size, name]) => count(size, name)).join(" and ");
 }
 
 /** Wait until a job has ended, and return it. */
