@@ -20,6 +20,12 @@ RECIPE = b"planted"  # what the vectors were made by, as the library has it
 NOISE = 0.15  # of a standard deviation, between pictures of one kind
 
 
+def pictures_with(tag: str, count: int) -> set[int]:
+    """Return the pictures of a planted library that truly have a tag."""
+    _, _, tags = vectors(17_665)
+    return {number for number in range(1, count + 1) if tag in tags[number % len(tags)]}
+
+
 def _photograph(number: int, size: tuple[int, int]) -> Image.Image:
     """Return a JPEG with edges and gradients, of about the size of a photograph."""
     rng = np.random.default_rng(number)

@@ -3,6 +3,7 @@
 // A key that is held down runs its binding once, unless the binding `repeats`: moving does, decisions never do.
 
 import { closeBy, find, h } from "./dom.js";
+import { markInput } from "./perf.js";
 
 let screen = { title: "", bindings: [] };
 let always = [];
@@ -55,6 +56,7 @@ export function release() {
 }
 
 document.addEventListener("keydown", (event) => {
+  markInput(event);
   if (event.repeat && (event.key === "Enter" || event.key === " ") && event.target.matches("button, a, summary")) {
     return event.preventDefault(); // a key that is held down presses a button once
   }
@@ -69,7 +71,6 @@ function run(event) {
   for (const binding of [...first(event), ...current().bindings, ...always]) {
     if (!binding.keys.includes(name) && !(event.code.startsWith("Digit") && binding.keys.includes(event.code))) continue;
     if (event.repeat && !binding.repeats) return event.preventDefault();
-    performance.mark("key");
     if (binding.run(event) === false) continue;
     event.preventDefault();
     return;

@@ -18,6 +18,9 @@ export function cellElement(cell, withTag, isRanked) {
 
 /** Show the decision and the selection of a cell. */
 export function show(element, cell, { isCertain, isSelected, isFirstBelow, withTag, isRanked }) {
+  const shown = [cell.verdict, isCertain, isSelected, isFirstBelow].join();
+  if (element.dataset.shown === shown) return; // restyling forty cells takes longer than a key may
+  element.dataset.shown = shown;
   element.className = cell.verdict ? VERDICT_CLASSES[cell.verdict] : isCertain ? "certain" : "doubtful";
   element.classList.toggle("selected", isSelected);
   element.classList.toggle("line", isFirstBelow);

@@ -50,7 +50,7 @@ export async function open(main, { params }) {
   main.classList.add("fixed");
   main.append(h("div", { class: "library" },
     h("details", { class: "side", open: matchMedia("(min-width: 60rem)").matches }, h("summary", {}, "Filters"), side),
-    h("div", { class: "content" },
+    h("div", { class: "content" }, h("h1", { class: "unseen" }, "Library"),
       mark === null ? null : h("p", { class: "notice" }, `New tag: select a few pictures for “${readable(mark)}” with the space bar, then press Enter. Start with about five.`),
       h("div", { class: "tools" }, bar.field, bar.order, bar.save, found, filters, size.slider), timeline, scroller, caption, tagging)));
 
@@ -193,7 +193,6 @@ export async function open(main, { params }) {
     if (!numbers.length || viewer) return;
     const compared = selected.size > 1 && selected.size <= 4 && selected.has(numbers[place]) ? numbers.filter((number) => selected.has(number)) : null;
     const shown = compared ?? numbers;
-    performance.mark("key");
     viewer = openViewer(main, {
       count: () => shown.length,
       at: shown.indexOf(numbers[place]),

@@ -6,7 +6,7 @@ import { button, count, fetchAhead, find, h, percent, readable, thumbnail } from
 import { go } from "../app.js";
 import { showError } from "../toast.js";
 import { decide, allSent, undo } from "../decisions.js";
-import { measurePaint } from "../perf.js";
+import { markInput, measurePaint } from "../perf.js";
 import { showWhy } from "../explanation.js";
 import { cellElement, show } from "../review_cell.js";
 import { dragSelect } from "../drag_select.js";
@@ -22,7 +22,7 @@ import * as tags from "../tag_store.js";
 
 const BATCH_SIZE = 40;
 const MAX_SKIP = 1000; // pictures to skip in one request, a limit of the service
-const PREPARE_MS = 500; // pause after a decision before the next batch is fetched
+const PREPARE_MS = 300; // between a decision and a request for the next batch
 const REST_MS = 150; // pause of the cursor before its large picture is fetched
 const SEEN_MS = 300; // time on screen before a batch can be accepted, against held or repeated keys
 const QUEUES = {
@@ -84,9 +84,9 @@ export async function open(main, { params }) {
     grid.hidden = !elements.length;
     end.hidden = !grid.hidden;
     if (grid.hidden) showEnd();
+    selected.clear();
     refresh();
     move(Math.min(cursor, Math.max(batch.cells.length - 1, 0)), { quiet: true });
-    selected.clear();
     sharpenCells();
     const ready = Promise.all(elements.map((element) => find("img", element).decode().catch(() => {})));
     measurePaint("batch", ready);
@@ -220,7 +220,6 @@ export async function open(main, { params }) {
     if (!batch.cells.length) return;
     const compared = selected.size > 1 && selected.has(at) ? chosen() : null;
     const cells = compared ?? batch.cells;
-    performance.mark("key");
     viewer = openViewer(main, {
       count: () => cells.length,
       at: cells.indexOf(batch.cells[at]),
@@ -256,12 +255,12 @@ export async function open(main, { params }) {
   }
   function change(cells, verdict) {
     const of = batch;
-    answered += cells.length;
     const before = cells.map((cell) => cell.verdict);
     const pairs = cells.flatMap((cell) => cell.stack.map((picture) => ({ picture, tag: cell.tag, verdict: verdict ?? "cleared" })));
     if (!pairs.length) return;
     const set = (values) => () => {
       cells.forEach((cell, i) => (cell.verdict = values[i]));
+      answered += cells.length;
       prepareSoon();
       if (of === batch && grid.isConnected) refresh();
       else if (grid.isConnected && visit.batches.includes(of)) back(of);
@@ -272,6 +271,7 @@ export async function open(main, { params }) {
   }
   function back(of) {
     viewer?.close();
+    prepared = null;
     visit.at = visit.batches.indexOf(of);
     visit.batches.length = visit.at + 1;
     visit.left = visit.left.filter((picture) => !of.cells.some((cell) => cell.picture === picture));
@@ -298,31 +298,34 @@ export async function open(main, { params }) {
     const open = batch.cells.filter((cell) => !cell.verdict);
     visit.left.push(...open.filter((cell) => !sure.has(cell)).flatMap((cell) => cell.stack));
     const found = prepared;
-    const before = answered;
     change(open.filter((cell) => sure.has(cell)), "accepted");
-    if (found) return take(found, answered - before);
+    if (found) return take(found, answered - found.answered);
     grid.setAttribute("aria-busy", "true");
     status.textContent = "Ranking the next pictures…";
     return allSent().then(() => fetchNext());
   }
 
-  // The next batch is fetched in advance and again after each decision, when the model has been
-  // updated. It skips the pictures of this one.
+  // The next batch is fetched in advance, and again while the person decides, one request at a time.
+  // It skips the pictures of this one. `answered` of a batch counts the answers that rank it.
   let prepared = null;
   let waiting = null;
+  let isPreparing = false;
   function prepareSoon() {
-    prepared = null;
-    clearTimeout(waiting);
-    waiting = setTimeout(prepare, PREPARE_MS);
+    if (waiting === null && !isPreparing) waiting = setTimeout(prepare, PREPARE_MS);
   }
   async function prepare() {
     const of = batch;
-    const mine = waiting;
+    const known = answered;
+    waiting = null;
+    isPreparing = true;
     const shown = of.cells.flatMap((cell) => cell.stack).slice(0, MAX_SKIP);
     const skip = [...visit.left.slice(Math.min(0, shown.length - MAX_SKIP)), ...shown].slice(-MAX_SKIP);
-    const found = await allSent().then(() => post("/review-batch", { ...asked, limit: BATCH_SIZE, skip })).catch(() => null);
-    if (found === null || of !== batch || mine !== waiting || !grid.isConnected) return;
-    prepared = found;
+    const found = await allSent().then(() => post("/review-batch", { ...asked, limit: BATCH_SIZE, skip, up_to_date: true })).catch(() => null);
+    isPreparing = false;
+    if (!grid.isConnected) return;
+    if (of !== batch || known !== answered) prepareSoon();
+    if (found === null || of !== batch) return;
+    prepared = { ...found, answered: known };
     fetchAhead(found.cells.map((cell) => thumbnail(cell.picture)));
   }
   async function fetchNext(more = {}) {
@@ -338,6 +341,7 @@ export async function open(main, { params }) {
     grid.removeAttribute("aria-busy");
   }
   function take(found, missing = 0) {
+    prepared = null;
     batch = { missing, isUpToDate: found.up_to_date, cells: found.cells.map((cell) => ({ ...cell, verdict: null })), nAbove: 0, isRankedOnly: found.ranked_by_similarity, isRankedByName: found.ranked_by_name };
     batch.nAbove = countAbove(batch.cells, visit.threshold ?? (isWrong ? 0 : found.threshold));
     visit.batches.push(batch);
@@ -367,9 +371,10 @@ export async function open(main, { params }) {
     const at = elements.indexOf(event.target.closest("[role=option]"));
     if (at < 0) return void (selected.size && move(cursor));
     move(at, { range: event.shiftKey, toggle: event.ctrlKey || event.metaKey });
+    markInput(event);
     if (event.target.matches(".enlarge")) openLarge(at);
   });
-  grid.addEventListener("dblclick", () => viewer ?? openLarge());
+  grid.addEventListener("dblclick", (event) => { markInput(event); if (!viewer) openLarge(); });
   let banded = new Set(); // selected before the rectangle
   const stopDragging = dragSelect(grid, grid, {
     hit: (box) => elements.map((element, i) => [i, element.getBoundingClientRect()])
