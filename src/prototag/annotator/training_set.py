@@ -206,8 +206,9 @@ def _from_vector_folder(folder: VectorFolder, min_pictures: int) -> TrainingSet:
 
 def _tag_rows(folder: VectorFolder) -> list[list[str]]:
     """Return the tags of each picture of a folder of vectors."""
+    starts = folder.Y.indptr.tolist()
     tags = [folder.tags[column] for column in folder.Y.indices.tolist()]
-    return [tags[start:stop] for start, stop in pairwise(folder.Y.indptr.tolist())]
+    return [tags[start:stop] for start, stop in pairwise(starts)]
 
 
 def fit_tagger(
