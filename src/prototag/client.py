@@ -1350,9 +1350,15 @@ class Client:
         answer: Models = self._json("POST", "/models/current", body={"number": number})
         return answer
 
-    def plan_sync(self) -> Job:
-        """Plan a sync without writing. The result of the job is a SyncPlan."""
-        answer: Job = self._json("POST", "/sync/plan", body={})
+    def plan_sync(self, *, pictures: Sequence[int] | None = None) -> Job:
+        """Plan a sync without writing. The result of the job is a SyncPlan.
+
+        Parameters
+        ----------
+        pictures
+            Write to the files of these only; of all pictures if not given.
+        """
+        answer: Job = self._json("POST", "/sync/plan", body={"pictures": pictures})
         return answer
 
     def sync(self, plan: str) -> Job:

@@ -505,6 +505,13 @@ COMPONENTS: dict[str, Schema] = {
         problem=nullable(ref("Problem")),
     ),
     "Jobs": record(jobs=array(ref("Job"))),
+    "PlanSyncRequest": record(
+        "pictures",
+        pictures={
+            **array(PICTURE, MAX_ITEMS, 1),
+            "description": "Write to the files of these only; of all pictures if not given.",
+        },
+    ),
     "Nothing": record(),
     "PhotoPrismRequest": {
         "type": "object",
