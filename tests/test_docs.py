@@ -60,6 +60,8 @@ NOT_RUN = {
     "prototag demo\nprototag open": "does not end; service/test_server.py",
     "prototag find dog on a beach": "needs photographs; cli/test_words.py runs queries",
     "git clone": "needs a network",
+    "pipx install": "tools/try_pythons.py runs pipx and uvx",
+    "cp integrations/desktop": "writes to the home folder; cli/test_open.py validates the entry",
     "prototag annotate new/ -m mine.prototag --min": "options that cli/test_annotate.py runs",
     "podman build": "needs podman and a network",
     "prototag immich": "needs Immich; service/test_immich.py plays it",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -189,6 +190,8 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             record["measured"] = run(page, f"http://127.0.0.1:{server.port}", tags, truth, rounds)
             record["memory"] = server.memory()
+            # More than the number of cores: other programs ran, and times are longer.
+            record["load_average_of_15_minutes"] = round(os.getloadavg()[2], 1)
             browser.close()
     print(json.dumps(record["measured"], indent=2))
     if not given.quick:

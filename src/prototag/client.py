@@ -609,6 +609,21 @@ class Jobs(TypedDict):
     jobs: list[Job]
 
 
+class Phone(TypedDict):
+    """Object ``phone`` of the API."""
+
+    enabled: bool
+    """Whether phones may connect."""
+    address: str
+    """Of the service on the network."""
+    link: str
+    """With the one-time code; empty if it was used or expired."""
+    expires_in: float
+    """Seconds until the code expires."""
+    phones: int
+    """Connected phones."""
+
+
 class Client:
     """Client of one service; its methods are the operations of the API.
 
@@ -1335,9 +1350,15 @@ class Client:
         answer: Models = self._json("POST", "/models/current", body={"number": number})
         return answer
 
-    def plan_sync(self) -> Job:
-        """Plan a sync without writing. The result of the job is a SyncPlan."""
-        answer: Job = self._json("POST", "/sync/plan", body={})
+    def plan_sync(self, *, pictures: Sequence[int] | None = None) -> Job:
+        """Plan a sync without writing. The result of the job is a SyncPlan.
+
+        Parameters
+        ----------
+        pictures
+            Write to the files of these only; of all pictures if not given.
+        """
+        answer: Job = self._json("POST", "/sync/plan", body={"pictures": pictures})
         return answer
 
     def sync(self, plan: str) -> Job:
@@ -1384,3 +1405,28 @@ class Client:
         """Ask a job to stop; finished steps are kept."""
         answer: Job = self._json("POST", f"/jobs/{job}/stop", body={})
         return answer
+
+    def phone(self) -> Phone:
+        """Return whether phones may connect, with the link of the current code. Only this
+        computer may ask.
+        """
+        answer: Phone = self._json("GET", "/phone")
+        return answer
+
+    def new_phone_code(self) -> Phone:
+        """Create a one-time code, which replaces the one before. Only this computer may ask."""
+        answer: Phone = self._json("POST", "/phone/code", body={})
+        return answer
+
+    def phone_qr(self) -> bytes:
+        """Return the link of the current code as a QR code. Only this computer may ask."""
+        return self._read("GET", "/phone/qr")
+
+    def disconnect_phones(self) -> Phone:
+        """End the sessions of all phones, and withdraw the code. Only this computer may ask."""
+        answer: Phone = self._json("POST", "/phone/disconnect", body={})
+        return answer
+
+    def connect_phone(self, code: str) -> None:
+        """Exchange a one-time code for a session, which the browser keeps in a cookie."""
+        self._read("POST", "/phone/connect", body={"code": code})

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +180,10 @@ def test_a_folder_that_became_empty_ends_in_a_sentence(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "Traceback" not in done.stderr, done.stderr
     assert "contains no pictures" in done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("desktop-file-validate"), reason="it is not installed")
+def test_the_entry_of_the_menu_is_valid():
+    entry = Path(__file__).parents[2] / "integrations" / "desktop" / "prototag.desktop"
+    checked = subprocess.run(["desktop-file-validate", entry], capture_output=True, text=True)
+    assert (checked.returncode, checked.stdout) == (0, "")

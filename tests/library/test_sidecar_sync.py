@@ -53,6 +53,18 @@ def test_accepted_tags_go_out_as_the_persons_own(library, photos, photo):
     assert {path: path.read_bytes() for path in photos.glob("*.jpg")} == pictures
 
 
+def test_tags_of_chosen_pictures_only_are_written(library):
+    first, second = library.pictures(limit=2)
+    library.accept([first, second], ["mine"])
+    plan = library.plan_sync([first])
+    assert len(plan.outgoing) == 1
+    assert library.sync(plan).written == 1
+    later = library.plan_sync()
+    assert len(later.outgoing) == 1
+    assert library.sync(later).written == 1
+    assert not library.plan_sync()
+
+
 def test_the_second_sync_does_nothing(library, photos, photo, everything):
     library.accept([photo, photos / "004.jpg"], ["cat"])
     library.reject([photos / "005.jpg"], ["cat"])

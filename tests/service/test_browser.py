@@ -181,7 +181,7 @@ def test_the_whole_way_by_keyboard(page, photos, address):
     page.get_by_role("button", name="sidecar").wait_for(timeout=60_000)
     assert not [*photos.glob("*.xmp")]
     press(page, "Enter")
-    page.get_by_text("All accepted tags are in sidecars").wait_for(timeout=60_000)
+    page.get_by_text("All accepted tags are in files").wait_for(timeout=60_000)
     written = [*photos.glob("*.xmp")]
     assert len(written) >= 5
     if shutil.which("exiftool") is None:
@@ -515,7 +515,12 @@ def test_pictures_are_chosen_in_the_library_as_everywhere(page, address):
     assert len(rows) == count
     assert all(Path(row["file_name"]).exists() for row in rows)
 
-    press(page, "Escape", "Home", "o")
+    page.get_by_role("button", name="Write tags…").click()
+    page.get_by_text(f", of {count} selected pictures").wait_for(timeout=60_000)
+    press(page, "Escape")
+    page.goto("/library")
+    page.locator(".virtual [role=option]:focus").wait_for()
+    press(page, "Home", "o")
     viewer = page.get_by_role("dialog", name="Large picture")
     press(page, "ArrowRight")
     assert "2 of" in viewer.locator(".place").inner_text()

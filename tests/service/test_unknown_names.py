@@ -60,6 +60,7 @@ REQUESTS = {
     },
     ("complete", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
     ("pictureList", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
+    ("planSync", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
     ("rename", BODY, "old"): {"json": {"old": ABSENT, "new": "another"}},
     ("hide", BODY, "tag"): {"json": {"tag": ABSENT}},
     ("rollBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},

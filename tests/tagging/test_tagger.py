@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -13,6 +14,7 @@ import prototag
 from prototag import Tagger, recommended
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
+from prototag.evaluation.ranking import mean_average_precision
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 from prototag.tagging import pipeline
@@ -264,3 +266,61 @@ def test_a_small_model_keeps_every_bit_in_its_file(small, data, tmp_path):
     assert_array_equal(again.decision_function(X), small.decision_function(X))
     twin = clone(small).set_params(n_jobs=2).fit(X[:600], Y[:600])
     assert_array_equal(twin.decision_function(X), small.decision_function(X))
+
+
+@pytest.fixture(scope="module")
+def stages_of_growth():
+    """Noisy images, of which more are worth much: 150 to fit, 150 more, 400 to judge by."""
+    data = planted(n=700, t=15, k=60, noise=1.5, random_state=4)
+    X, Y = data.X, data.Y
+    return (X[:150], Y[:150]), (X[150:300], Y[150:300]), X[300:], Y[300:]
+
+
+def test_partial_fit_is_close_to_a_full_fit(stages_of_growth):
+    """The images gain as much as in a fit to all of them, within 0.02 mAP."""
+    (X, Y), (more_X, more_Y), test_X, test_Y = stages_of_growth
+
+    def quality(tagger):
+        return mean_average_precision(test_Y, tagger.decision_function(test_X))
+
+    first = Tagger().fit(X, Y)
+    before = quality(first)
+    full = quality(Tagger().fit(np.vstack([X, more_X]), sparse.vstack([Y, more_Y])))
+    grown = first.partial_fit(more_X, more_Y)
+    assert grown is first
+    assert full > before + 0.05
+    assert abs(quality(grown) - full) < 0.02
+    assert grown.out_of_fold_scores_ is None
+
+
+def test_partial_fit_in_pieces_and_from_the_start(stages_of_growth):
+    (X, Y), (more_X, more_Y), test_X, _ = stages_of_growth
+    at_once = Tagger().partial_fit(X, Y).partial_fit(more_X, more_Y)
+    pieces = Tagger().fit(X, Y)
+    for start in range(0, 150, 50):
+        pieces.partial_fit(more_X[start : start + 50], more_Y[start : start + 50])
+    one, other = at_once.probabilities(test_X), pieces.probabilities(test_X)
+    # Landmarks of corrections are selected from the images of the first call.
+    assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.97
+    refitted = pieces.fit(X, Y).decision_function(test_X)
+    assert_array_equal(refitted, Tagger().fit(X, Y).decision_function(test_X))
+
+
+def test_partial_fit_refuses_other_tags_and_loaded_models(stages_of_growth, tmp_path):
+    (X, Y), (more_X, more_Y), test_X, _ = stages_of_growth
+    tagger = Tagger().fit(X, Y)
+    with pytest.raises(ValueError, match="y has 14 tags, and the fit had 15"):
+        tagger.partial_fit(more_X, more_Y[:, :14])
+    with pytest.raises(ValueError, match="features"):
+        tagger.partial_fit(more_X[:, :5], more_Y)
+    tagger.partial_fit(more_X, more_Y).save(tmp_path / "grown.prototag")
+    loaded = prototag.load(tmp_path / "grown.prototag")
+    assert_array_equal(loaded.decision_function(test_X), tagger.decision_function(test_X))
+    with pytest.raises(ValueError, match="a loaded model lacks its training images"):
+        loaded.partial_fit(more_X, more_Y)
+    classes = Tagger().fit(X, np.arange(150) % 3)
+    assert classes.partial_fit(more_X, np.arange(150) % 3).predict(test_X).shape == (400,)
+    with pytest.raises(ValueError, match=r"new classes \[3\]"):
+        classes.partial_fit(more_X, np.arange(150) % 4)
+    with pytest.raises(ValueError, match="classes has 4 classes, and the first fit had 3"):
+        classes.partial_fit(more_X, np.arange(150) % 3, classes=[0, 1, 2, 3])

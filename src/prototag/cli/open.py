@@ -16,6 +16,7 @@ from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
+    from prototag.service.phone import PhoneAccess
 
 
 def open(
@@ -39,6 +40,14 @@ def open(
     ] = None,
     port: Port = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    phone: Annotated[
+        bool,
+        typer.Option(
+            "--phone",
+            help="Let phones in the same network connect by a QR code, which works once. The "
+            "connection is not encrypted.",
+        ),
+    ] = False,
     kind: Kind = "auto",
     column: Column = None,
     jobs: Jobs = -1,
@@ -49,7 +58,8 @@ def open(
     """Open a collection in the browser: train, review suggestions, correct and write tags.
 
     Creates a library in the folder, or at --library, if there is none, and scans new pictures while
-    the page is open. Only this computer can open the page. Ctrl-C stops the program.
+    the page is open. Only this computer can open the page, and phones that you connect with
+    --phone. Ctrl-C stops the program.
     """
     import webbrowser
 
@@ -75,14 +85,40 @@ def open(
         if language is not None:
             opened.set_language(language)
         _check_holds(opened, photos, file)
-        app = create_app(opened, threads=count_threads(jobs))
+        phones = _phone_access() if phone else None
+        app = create_app(opened, threads=count_threads(jobs), phones=phones)
 
         def ready(address: str) -> None:
             start(app.state.service.jobs, "scan", opened.scan)
+            if phones is not None:
+                _show_code(phones)
             if browser:
                 webbrowser.open(address)
 
         run(app, "127.0.0.1", port, ready)
+
+
+def _phone_access() -> PhoneAccess:
+    try:
+        import segno  # noqa: F401 - draws the codes
+    except ModuleNotFoundError:
+        raise InputError(
+            "--phone needs segno, which is not installed: pip install 'prototag[web]'."
+        ) from None
+    from prototag.service.phone import PhoneAccess, network_address
+
+    return PhoneAccess(network_address())
+
+
+def _show_code(phones: PhoneAccess) -> None:
+    from prototag.service.phone import CODE_LIFETIME_S, qr_text
+
+    link = phones.new_code()
+    terminal.print_info(
+        f"{qr_text(link)}Scan this code with a phone in the same network, or open {link} there. It "
+        f"works once, for {CODE_LIFETIME_S / 60:.0f} minutes; Settings shows new ones. The "
+        "connection is not encrypted: use it only in a network that you trust."
+    )
 
 
 def _file_of(photos: Path, library: Path | None) -> Path:

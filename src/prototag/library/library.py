@@ -479,9 +479,13 @@ class Library:
 
     # Files
 
-    def plan_sync(self) -> SyncPlan:
-        """Return what :meth:`sync` would change, without changing anything."""
-        return syncing.plan_sync(self.store, self.progress)
+    def plan_sync(self, pictures: Iterable[PictureRef] | None = None) -> SyncPlan:
+        """Return what :meth:`sync` would change, without changing anything.
+
+        With ``pictures``, tags are written to the files of these pictures only.
+        """
+        chosen = None if pictures is None else set(queries.numbers(self.store, pictures))
+        return syncing.plan_sync(self.store, self.progress, chosen)
 
     def sync(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from prototag.errors import MetadataError
 from prototag.events import Meter, Progress
 from prototag.library import decisions, file_labels, writes
 from prototag.library.database import Store
-from prototag.library.scan import ParsedTags, ScanResult, scan_files
+from prototag.library.scan import ParsedTags, ScannedFile, ScanResult, scan_files
 from prototag.library.types import CLEARED, REJECTED, Incoming, SyncPlan, SyncReport
 from prototag.library.write_places import WritePlaces, write_places
 from prototag.library.writes import FILE, SIDECAR, UndoneWrite, path_of, place_of
@@ -46,8 +46,13 @@ class _WrittenTag(NamedTuple):
     place: str
 
 
-def plan_sync(store: Store, progress: Progress | None = None) -> SyncPlan:
-    """Return what :func:`sync` would change, without changing anything."""
+def plan_sync(
+    store: Store, progress: Progress | None = None, pictures: Collection[int] | None = None
+) -> SyncPlan:
+    """Return what :func:`sync` would change, without changing anything.
+
+    With ``pictures``, tags are written to the files of these pictures only.
+    """
     scan = scan_files(store, progress)
     problems = [*scan.problems]
     with store.read() as conn:
@@ -70,7 +75,12 @@ def plan_sync(store: Store, progress: Progress | None = None) -> SyncPlan:
                     if accepted.get(picture, {}).pop(numbers.get(key(name), -1), None):
                         rejected.add((picture, name))
         places = write_places(store)
-        outgoing = list(_file_changes(scan, accepted, written, numbers, places, problems))
+        chosen = {
+            path: file
+            for path, file in scan.files.items()
+            if pictures is None or (path in scan.known and scan.known[path].picture in pictures)
+        }
+        outgoing = list(_file_changes(scan, chosen, accepted, written, numbers, places, problems))
         kept, restored = _contradictions(conn, changes)
         incoming = _incoming(conn, changes)
     return SyncPlan(
@@ -155,13 +165,14 @@ def _removed_by_person(
 
 def _file_changes(
     scan: ScanResult,
+    files: Mapping[bytes, ScannedFile],
     accepted: dict[int, dict[int, str]],
     written: dict[bytes, list[_WrittenTag]],
     numbers: dict[str, int],
     places: WritePlaces,
     problems: list[str],
 ) -> Iterator[metadata.Change]:
-    for path, file in scan.files.items():
+    for path, file in files.items():
         known = scan.known.get(path)
         if known is None:
             continue  # new: the next scan adds it

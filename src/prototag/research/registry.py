@@ -251,10 +251,12 @@ METHODS: tuple[Method, ...] = (
         "MVSAE on given vectors", "autoencoder:MVSAE", "network",
         {"balance": 0.5, "n_hidden": 32, "n_joint": 24, "rate": 0.01, "n_epochs": 60},
         random=True,
+        compare_raw=False,
     ),
     _baseline(
         "RPLRF by cells", "local_ranking:RPLRF", "ranking",
         {"rank": 4, "n_local": 100, "n_cells": 5, "decay": 0.001, "n_rounds": 2},
+        compare_raw=False,
     ),
 )  # fmt: skip
 OURS = METHODS[0].name

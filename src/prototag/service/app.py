@@ -20,11 +20,13 @@ from prototag.errors import InputError
 from prototag.service import openapi, problem_details
 from prototag.service.inference_queue import MAX_WAITING
 from prototag.service.integrations import labelstudio, photoprism
+from prototag.service.phone import PhoneAccess
 from prototag.service.request_body import Limits
 from prototag.service.routes import (
     annotate,
     jobs,
     pages,
+    phone,
     pictures_and_decisions,
     review,
     settings,
@@ -47,12 +49,13 @@ GROUPS: dict[str, tuple[Operation, ...]] = {
     "Search": words.OPERATIONS,
     "Settings": settings.OPERATIONS,
     "Scan, training, sync": jobs.OPERATIONS,
+    "Phones": phone.OPERATIONS,
     "Other programs": photoprism.OPERATIONS,
 }
 OPERATIONS = tuple(operation for group in GROUPS.values() for operation in group)
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 - each argument is an option of `serve` or `open`
     library: Library | None = None,
     annotator: Annotator | None = None,
     roots: Iterable[str | Path] = (),
@@ -64,6 +67,7 @@ def create_app(
     threads: int | None = None,
     queue: int = MAX_WAITING,
     fetch: Iterable[str] = (),
+    phones: PhoneAccess | None = None,
 ) -> Starlette:
     """Create the application for an ASGI server; ``app.state.service`` is its state.
 
@@ -89,9 +93,13 @@ def create_app(
         Largest number of requests in a queue.
     fetch : iterable of str
         Hosts, besides this computer, from which Label Studio's pictures may be fetched.
+    phones : PhoneAccess, optional
+        Sessions of phones, for a server that also listens on the address in it.
     """
     if library is None and annotator is None:
         raise InputError("neither a library nor an annotator was given: give one of them.")
+    if phones is not None:
+        names = [*names, phones.host]
     rules = Rules.create(host, token, names)
     service = Service(
         library,
@@ -102,6 +110,7 @@ def create_app(
         queue=queue,
         fetch=fetch,
     )
+    service.phones = phones
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -111,7 +120,7 @@ def create_app(
 
     app = Starlette(
         routes=[*_routes(service), *pages.routes(service)],
-        middleware=[Middleware(Guard, rules=rules)],
+        middleware=[Middleware(Guard, rules=rules, phones=phones)],
         exception_handlers={
             HTTPException: problem_details.handle_error,
             Exception: problem_details.handle_error,

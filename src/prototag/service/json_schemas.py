@@ -306,6 +306,14 @@ COMPONENTS: dict[str, Schema] = {
             "words.",
         },
     ),
+    "Phone": record(
+        enabled={**FLAG, "description": "Whether phones may connect."},
+        address={**TEXT, "description": "Of the service on the network."},
+        link={**TEXT, "description": "With the one-time code; empty if it was used or expired."},
+        expires_in={**NUMBER, "description": "Seconds until the code expires."},
+        phones={**COUNT, "description": "Connected phones."},
+    ),
+    "ConnectPhoneRequest": record(code={"type": "string", "minLength": 1, "maxLength": 100}),
     "SavedSearch": record(
         name={"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH},
         address={
@@ -497,6 +505,13 @@ COMPONENTS: dict[str, Schema] = {
         problem=nullable(ref("Problem")),
     ),
     "Jobs": record(jobs=array(ref("Job"))),
+    "PlanSyncRequest": record(
+        "pictures",
+        pictures={
+            **array(PICTURE, MAX_ITEMS, 1),
+            "description": "Write to the files of these only; of all pictures if not given.",
+        },
+    ),
     "Nothing": record(),
     "PhotoPrismRequest": {
         "type": "object",

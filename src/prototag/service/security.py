@@ -1,6 +1,7 @@
 """Security middleware: Host header, origin, token, and security headers of responses.
 
-On a loopback address no token is needed; any other address needs one. Pages of other sites can
+On a loopback address no token is needed; any other address needs one, or the session of a phone
+(:mod:`prototag.service.phone`). Pages of other sites can
 neither change nor read anything: cross-origin requests are refused by their origin, and DNS
 rebinding by the Host header.
 """
@@ -22,6 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from prototag.errors import InputError
+from prototag.service.phone import CONNECT_API, CONNECT_PAGE, PHONE_API, PhoneAccess
 from prototag.service.problem_details import Problem, from_error
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -165,9 +167,10 @@ def _is_address(name: str) -> bool:
 class Guard:
     """ASGI middleware that refuses requests by the rules and adds security headers."""
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules, phones: PhoneAccess | None = None) -> None:
         self.app = app
         self.rules = rules
+        self.phones = phones
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -209,6 +212,8 @@ class Guard:
                 "it started, or start it with --name NAME.",
             )
         _check_origin(scope["method"], headers, hosts[0], scope["scheme"])
+        if self.phones is not None and not _is_local(scope):
+            _check_phone(scope, headers, self.phones)
         if not self.rules.has_token(headers) and not _is_login(scope):
             raise Problem(
                 401,
@@ -228,6 +233,33 @@ class Guard:
         response = RedirectResponse("/", 303)
         response.set_cookie(COOKIE, self.rules.cookie, httponly=True, samesite="strict", path="/")
         return response
+
+
+def _is_local(scope: Scope) -> bool:
+    """Return whether a request arrived at a loopback address, which only this computer reaches."""
+    server = scope.get("server")
+    return server is not None and is_loopback(str(server[0]))
+
+
+def _check_phone(scope: Scope, headers: Headers, phones: PhoneAccess) -> None:
+    """Refuse a request from the network without a session, except those that connect a phone."""
+    path = scope["path"]
+    method = scope["method"]
+    if path == CONNECT_API and method == "POST":
+        return
+    if path == PHONE_API or path.startswith(f"{PHONE_API}/"):
+        raise Problem(
+            403, "this-computer-only", "only the computer that runs prototag may ask for this."
+        )
+    is_public = path == CONNECT_PAGE or path.startswith("/static/")
+    if (is_public and method in ("GET", "HEAD")) or phones.is_connected(headers):
+        return
+    raise Problem(
+        401,
+        "phone-not-connected",
+        "this phone is not connected: scan the QR code that prototag shows on the computer.",
+        headers={"WWW-Authenticate": 'Bearer realm="prototag"'},
+    )
 
 
 def _is_login(scope: Scope) -> bool:

@@ -133,11 +133,18 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def listen(self, host: str, port: int) -> None:
-        """Serve until a signal arrives; port 0 selects a free port."""
-        listening = bind(host, port)
+        """Serve until a signal arrives; port 0 selects a free port.
+
+        If phones may connect, the service also listens on its address of the network.
+        """
+        sockets = [bind(host, port)]
+        port = sockets[0].getsockname()[1]
+        if (phones := self._service.phones) is not None:
+            sockets.append(bind(phones.host, port))
+            phones.port = port
         name = f"[{host}]" if ":" in host else host
-        self._address = f"http://{name}:{listening.getsockname()[1]}/"
-        self.run(sockets=[listening])
+        self._address = f"http://{name}:{port}/"
+        self.run(sockets=sockets)
 
 
 def bind(host: str, port: int) -> socket.socket:

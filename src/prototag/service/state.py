@@ -23,6 +23,7 @@ from prototag.service.request_body import BodyReader, Limits
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.library.library import Library
+    from prototag.service.phone import PhoneAccess
 
 
 VERSION_CHECK_INTERVAL_S = 1.0  # a check reads a few rows of the library
@@ -52,6 +53,8 @@ class Service:
     ----------
     plans : dict of str to SyncPlan
         The last sync plan, by its name.
+    phones : PhoneAccess or None
+        Sessions of phones, if they may connect.
     stopping : bool
         Whether the service refuses new work.
     """
@@ -81,6 +84,7 @@ class Service:
         self._words = IdleRelease(self._release_words)
         if library is not None:
             keep_encoder()
+        self.phones: PhoneAccess | None = None
         self.stopping = False
         self._lock = threading.Lock()
         self._library_annotator: Annotator | None = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 
-from prototag.arrays import Array, Arrays, Doubles, Floats, add_prefix, select_prefix
+from prototag.arrays import Array, Arrays, Bools, Doubles, Floats, add_prefix, select_prefix
 from prototag.engine import Engine, Threads
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
@@ -39,6 +39,9 @@ from prototag.tagging.model import TagModel
 from prototag.tagging.pipeline import FitOptions, Steps
 from prototag.tagging.reduction import FeatureGroups
 from prototag.tagging.task import Task, group_examples
+
+if TYPE_CHECKING:
+    from prototag.tagging.incremental.more_images import MoreImages
 
 ZERO_TO_ONE = Interval(Real, 0, 1, closed="both")
 ANY_NUMBER = Interval(Real, None, None, closed="neither")
@@ -210,6 +213,8 @@ class Tagger(TagEstimator):
     result_: FitResult
     choices_: dict[str, float]
     out_of_fold_scores_: Floats | None
+    _examples: Any  # vectors of the examples of a fit, for partial_fit
+    _more_images: MoreImages | None
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -256,7 +261,10 @@ class Tagger(TagEstimator):
             name_prior=name_prior,
             concepts=concepts,
         )
-        return self.fit_prepared(prepared)
+        self.fit_prepared(prepared)
+        self._examples = prepared.task.X
+        self._more_images = None
+        return self
 
     def prepare(
         self,
@@ -426,6 +434,72 @@ class Tagger(TagEstimator):
                 Contribution(self.classes_[column], score, prototypes, shares[order], rest)
             )
         return parts
+
+    # -- more images -------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Add images with their tags to a fitted model; the first call is a full fit.
+
+        The parameters of each tag are refitted to all images in closed form (Woodbury updates);
+        what all tags share (prototypes, kernel, weights of the parts) stays that of the fit.
+        ``result_`` stays, too, and ``out_of_fold_scores_`` becomes None. Call ``fit`` on all images
+        now and then, such as when their number has doubled.
+
+        Parameters
+        ----------
+        X : array of shape (n, m)
+        y : array or sparse matrix of shape (n, t), or n classes
+            With the tags, or from the classes, of the first fit.
+        classes : array, optional
+            All classes, as for scikit-learn. The first call must have images of each.
+        """
+        if not hasattr(self, "classes_"):
+            self.fit(X, y)
+            self._check_classes(classes)
+            return self
+        if getattr(self, "_examples", None) is None:
+            raise ValueError(
+                "partial_fit continues a fit in memory by this object, and a loaded model lacks "
+                "its training images: call fit, or use a Library, which keeps them."
+            )
+        self._check_classes(classes)
+        X = self._validate_vectors(X)
+        Y = self._further_labels(y)
+        check_consistent_length(X, Y)
+        if self._more_images is None:
+            from prototag.tagging.incremental.more_images import MoreImages
+
+            self._more_images = MoreImages(self.result_, self._examples, self._engine)
+        self.model_ = self._more_images.add(X, Y)
+        self.threshold_ = self.model_.threshold
+        self.out_of_fold_scores_ = None
+        return self
+
+    def _check_classes(self, classes: Any) -> None:
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"classes has {len(np.unique(classes))} classes, and the first fit had "
+                f"{len(self.classes_)}: fit images of all classes first."
+            )
+
+    def _further_labels(self, y: Any) -> Bools:
+        """Convert tags or classes of further images to a matrix with the tags of the fit."""
+        if self._single_label:
+            labels = column_or_1d(y)
+            if unknown := sorted(set(labels.tolist()) - set(self.classes_.tolist())):
+                raise ValueError(f"y has the new classes {unknown[:5]!r}: call fit on all images.")
+            return np.asarray(labels[:, None] == self.classes_)
+        Y = check_tags(y, name="y")
+        names = getattr(y, "columns", None)
+        if Y.shape[1] != len(self.classes_) or (
+            names is not None and list(names) != self.classes_.tolist()
+        ):
+            raise ValueError(
+                f"y has {Y.shape[1]} tags, and the fit had {len(self.classes_)}: give the same "
+                "tags in the same order, or call fit on all images."
+            )
+        return Y
 
     # -- model file --------------------------------------------------------------------------------
 

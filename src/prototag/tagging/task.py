@@ -124,7 +124,7 @@ def group_examples(
     return means, unlabeled, Examples(tags, images, group_of)
 
 
-def impute_unlabeled(task: Task, kernel_vectors: Floats) -> Task:
+def impute_unlabeled(task: Task, vectors: Floats) -> Task:
     """Replace the targets of unlabeled pairs by leave-one-out probabilities.
 
     A regression whose target for an image is its own leave-one-out prediction equals the regression
@@ -145,7 +145,7 @@ def impute_unlabeled(task: Task, kernel_vectors: Floats) -> Task:
         landmark_rows = np.sort(order[:MAX_EXACT_IMPUTATION])
     for _ in range(IMPUTATION_ROUNDS):
         fitted = kernel_ridge(
-            kernel_vectors,
+            vectors,
             targets,
             gamma=1.0,
             strength=1.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,13 +130,36 @@ def test_an_interrupted_run_resumes(finished, collection, monkeypatch):
 def test_a_trial_is_read_as_it_was(collection, tmp_path):
     lab, task = trials.Laboratory(tmp_path), trials.Task.of(collection)
     (method,) = select(["ridge"])
+    assert not lab.has_trial(method, task)
     first = lab.trial(method, task)
+    assert lab.has_trial(method, task)
+    assert not lab.has_trial(method, task, seed=1)
     again = trials.Laboratory(tmp_path).trial(method, task)
     assert again.record == first.record
     assert_array_equal(again.scores, first.scores)
     next(tmp_path.glob("ridge*")).write_bytes(b"PK not a trial")
     with pytest.raises(ValueError, match=r"is not a trial .* remove it"):
         lab.trial(method, task)
+
+
+def test_principal_components_only_where_an_entry_says_so(collection, tmp_path, monkeypatch):
+    """The raw vectors are tried too, unless their entry refuses them."""
+    (method,) = select(["ridge"])
+    fitted = []
+    own_fit = method.factory.fit
+
+    def fit(self, X, y):
+        fitted.append(X.shape[1])
+        return own_fit(self, X, y)
+
+    monkeypatch.setattr(method.factory, "fit", fit)
+    task = trials.Task.of(collection)
+    for compare_raw, widths in ((True, [5, 16]), (False, [5])):
+        fitted.clear()
+        entry = replace(method, components=5, compare_raw=compare_raw, name=f"ridge {compare_raw}")
+        record = trials.Laboratory(tmp_path).trial(entry, task).record
+        assert fitted == widths
+        assert compare_raw or record["vectors"] == "5 components"
 
 
 def test_fewer_images_where_a_method_cannot_take_all(collection, tmp_path):

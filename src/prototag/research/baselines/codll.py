@@ -27,7 +27,7 @@ from prototag.research.baselines.dictionary_base import (
 )
 from prototag.research.baselines.sparse_group_lasso import GroupLasso
 
-WEIGHTS = (0.1, 1.0, 10.0)
+WEIGHTS = (0.03, 0.1, 1.0)
 MAX_IMAGES = 4000  # from which the dictionary is learned
 CODING_SWEEPS = 20  # in each round, from the codes of the previous round
 CODE_RIDGE = 1e-3  # of all codes: codes over own atoms have no other penalty
@@ -69,7 +69,7 @@ class CODLL(DictionaryBaseline):
         tag.
     weight : float or "auto", default="auto"
         w, in units of ||X||^2 / ||Y||^2. "auto" selects one of three values on out-of-fold scores.
-    foreign : float, default=0.1
+    foreign : float, default=0.3
     incoherence : float, default=0.001
     ridge : float, default=1.0
     max_iter : int, default=5
@@ -99,7 +99,7 @@ class CODLL(DictionaryBaseline):
 
     _: KW_ONLY
     weight: float | str = "auto"
-    foreign: float = 0.1
+    foreign: float = 0.3
     incoherence: float = 0.001
     ridge: float = 1.0
     max_iter: int = 5

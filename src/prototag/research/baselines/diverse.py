@@ -40,8 +40,7 @@ class DiverseTwoPassKNN(TwoPassVotes):
     The literature says that the paper uses two-pass neighbours for diverse annotation with missing
     labels. How it selects diverse tags is not known to us: the determinantal process is that of the
     task's first paper (Wu, Jia, Liu and Ghanem 2017), without their semantic hierarchy. Diverse
-    tags are for lists of fixed length: where redundant tags are in the ground truth, F1 is below
-    that of 2PKNN by purpose, and :func:`mean_similarity` shows the gain.
+    tags are for lists of fixed length, whose redundancy :func:`mean_similarity` measures.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from prototag.research.baselines.newton_cg import Linear
 
 RANKS = (100, 300)
 LOCALITIES = (0.01, 0.1)
-SPARSITIES = (0.001, 0.01, 0.05)
+SPARSITIES = (0.001, 0.01)
 SMOOTHING = 1e-8  # added to squared norms, by which their roots have derivatives at zero
 REWEIGHTINGS = 3  # of the regression in each round
 CG_ITERATIONS = 15
@@ -82,8 +82,9 @@ class MSFS(LinearBaseline):
     groups : array-like of shape (m,) or None, default=None
         The view of each column.
     max_iter : int, default=20
-    tol : float, default=1e-4
-        Learning stops when the objective falls by less than this share.
+    tol : float, default=1e-3
+        Learning stops when the objective falls by less than this share, as in the public
+        implementation.
     threshold, n_folds, n_jobs, random_state
         As in :class:`Logistic`.
 
@@ -115,7 +116,7 @@ class MSFS(LinearBaseline):
     n_neighbours: int = 5
     groups: npt.ArrayLike | None = None
     max_iter: int = 20
-    tol: float = 1e-4
+    tol: float = 1e-3
     feature_norms_: Floats = field(init=False)
     n_iter_: int = field(init=False)
 

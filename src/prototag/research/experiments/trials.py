@@ -117,6 +117,10 @@ class Laboratory:
             )
         return trial
 
+    def has_trial(self, method: Method, task: Task, seed: int = 0, **options: Any) -> bool:
+        """Tell whether a trial is stored."""
+        return self._path(method, task, seed, options).exists()
+
     def _path(self, method: Method, task: Task, seed: int, options: dict[str, Any]) -> Path:
         key = [VERSION, method.name, task.name, task.checksum, task.X.shape, seed, options]
         if method.tuned:

@@ -59,12 +59,15 @@ async def roll_back(call: Call) -> Any:
 
 
 async def plan(call: Call) -> Any:
-    return begin(call, "plan", _plan, call.service)
+    pictures = call.body.get("pictures")
+    if pictures is not None:  # an unknown one is refused before the job starts
+        await call.in_thread(call.service.library.numbers, pictures)
+    return begin(call, "plan", _plan, call.service, pictures)
 
 
-def _plan(service: Service) -> dict[str, Any]:
+def _plan(service: Service, pictures: list[int] | None) -> dict[str, Any]:
     """Plan a sync and keep the plan; reading all files can take minutes."""
-    plan = service.library.plan_sync()
+    plan = service.library.plan_sync(pictures)
     name = secrets.token_hex(8)
     service.plans.clear()
     service.plans[name] = plan
@@ -177,7 +180,7 @@ OPERATIONS = (
         "Plan a sync without writing. The result of the job is a SyncPlan.",
         plan,
         "Job",
-        "Nothing",
+        "PlanSyncRequest",
         status=202,
     ),
     Operation(

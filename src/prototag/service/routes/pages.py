@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from prototag import __version__
 from prototag.report import theme
+from prototag.service.phone import CONNECT_PAGE
 from prototag.service.state import Service
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def routes(service: Service) -> list[Route | Mount]:
     async def python_client(_: Request) -> Response:
         return FileResponse(CLIENT, headers=REVALIDATE, media_type="text/x-python")
 
+    async def connect(_: Request) -> Response:
+        return page("connect.html")
+
     return [
+        Route(CONNECT_PAGE, connect, methods=["GET"]),
         Route("/docs", docs, methods=["GET"]),
         Route("/docs/prototag_client.py", python_client, methods=["GET"]),
         *(Route(path, start, methods=["GET"]) for path in SCREENS),

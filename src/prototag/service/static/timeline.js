@@ -3,7 +3,7 @@
 import { count, h } from "./dom.js";
 import { dateWords } from "./filters.js";
 
-const MIN_LABEL_PERCENT = 7; // between two labels of years
+const LABEL_PIXELS = 38; // of a year
 const monthNumber = (month) => 12 * Number(month.slice(0, 4)) + Number(month.slice(5)) - 1;
 
 /** Fill the timeline. `choose(changes)` filters by a month, a year, or a range that is dragged. */
@@ -48,10 +48,11 @@ export function fillTimeline(room, { months, undated, pictures }, chosen, choose
     bars[place + step].focus();
   });
   const years = [...new Set(every.map(([month]) => month.slice(0, 4)))];
+  const least = (100 * LABEL_PIXELS) / (room.clientWidth || innerWidth);
   let before = -Infinity;
   const labels = years.filter((year) => {
     const place = Math.max(0, at(`${year}-01`));
-    if (place - before < MIN_LABEL_PERCENT || place > 100 - MIN_LABEL_PERCENT / 2) return false;
+    if (place - before < least || place > 100 - least) return false;
     before = place;
     return true;
   }).map((year) => {

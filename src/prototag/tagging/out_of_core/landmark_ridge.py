@@ -77,17 +77,17 @@ class LandmarkRidge(NamedTuple):
 
 
 def learn(
-    collection: TrainingCollection, kernel_vectors: Any, gamma: float, strength: float, count: int
+    collection: TrainingCollection, vectors: Any, gamma: float, strength: float, count: int
 ) -> LandmarkRidge:
     """Regress the tags on the kernel with landmarks, which are means of images."""
     n, _, _ = collection.shape
     rng = np.random.default_rng([collection.seed, 2])
 
     def compute() -> dict[str, Array]:
-        landmarks = take_rows(kernel_vectors, np.sort(rng.permutation(n)[:count]))
+        landmarks = take_rows(vectors, np.sort(rng.permutation(n)[:count]))
         if count < n:
             one_fold = np.zeros(n, np.intp)
-            rows = [kernel_vectors, one_fold]
+            rows = [vectors, one_fold]
             landmarks = refine(collection.engine, rows, landmarks, one_fold[:count], KMEANS_ROUNDS)
         with single_threaded_blas():
             first = _cholesky(rbf_kernel_with_constant(landmarks, landmarks, gamma), KERNEL_JITTER)
@@ -96,7 +96,7 @@ def learn(
         gram: Any = None
         right: Any = 0.0
         for packed, tagged in collection.engine.stream(
-            normal_equations, [kernel_vectors, collection.Y], shared, size=size
+            normal_equations, [vectors, collection.Y], shared, size=size
         ):
             if gram is None:
                 gram = packed.astype(np.float64)
@@ -143,9 +143,9 @@ def _solve(factor: Floats, right: Array, trans: Literal[0, 1] = 0) -> Floats:
     return np.asarray(solution, np.float32)
 
 
-def loo_scores(kernel_vectors: Floats, y: sparse.csr_array, ridge: LandmarkRidge) -> Floats:
+def loo_scores(vectors: Floats, y: sparse.csr_array, ridge: LandmarkRidge) -> Floats:
     """Return leave-one-out scores of a batch of training images."""
-    K = rbf_kernel_with_constant(kernel_vectors, ridge.kernel.landmarks, ridge.kernel.gamma)
+    K = rbf_kernel_with_constant(vectors, ridge.kernel.landmarks, ridge.kernel.gamma)
     projected = K @ ridge.operator.T
     leverage = np.einsum("ij,ij->i", projected, projected)[:, None]
     predicted = K @ ridge.kernel.dual

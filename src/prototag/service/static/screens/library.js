@@ -16,12 +16,13 @@ import { dragSelect } from "../drag_select.js";
 import { savePictureList } from "../picture_list.js";
 import { sizeSlider } from "../picture_size.js";
 import { openViewer } from "../viewer.js";
-import { setRow } from "../navigation.js";
+import { setRow, setSelection } from "../navigation.js";
 import { jobEvents } from "../job_progress.js";
 import { measurePaint } from "../perf.js";
 import * as keys from "../keyboard.js";
 
 const MAX_PICTURES = 1_000_000; // of a search, a limit of the service
+const MAX_WRITTEN = 1000; // selected pictures whose tags are written, another limit
 let last = null; // cursor at the last opened picture, for returning to it
 
 export async function open(main, { params }) {
@@ -44,7 +45,7 @@ export async function open(main, { params }) {
     mark === null ? h("button", { type: "submit", class: "main" }, "Add tag") : h("button", { type: "submit", class: "main" }, `Tag as ${readable(mark)}`, " ", h("kbd", { "aria-hidden": "true" }, "⏎")),
     mark === null ? button("Remove tag", "", () => tagAll("rejected")) : null,
     button("Large", "o", () => openLarge()),
-    mark === null ? [button("Save list", "", () => savePictureList([...selected]), { title: "Save paths and tags of the selected pictures as JSON lines" }), button("Write tags…", "", () => go("/training?plan"))] : null,
+    mark === null ? [button("Save list", "", () => savePictureList([...selected]), { title: "Save paths and tags of the selected pictures as JSON lines" }), button("Write tags…", "", writeSelected)] : null,
     button("Clear selection", "Esc", () => clear()));
   const size = sizeSlider("library", (width) => { if (width === null) scroller.style.removeProperty("--cell"); else scroller.style.setProperty("--cell", width); grid?.measure(); }, () => grid?.cellWidth ?? 150);
   main.classList.add("fixed");
@@ -188,6 +189,11 @@ export async function open(main, { params }) {
     go(`/picture/${numbers[place]}`);
   }
 
+  function writeSelected() {
+    if (selected.size > MAX_WRITTEN) return showMessage(`Select at most ${MAX_WRITTEN.toLocaleString("en")} pictures, or write all under Training.`);
+    setSelection([...selected]);
+    go("/training?selection");
+  }
   /** Open a picture large, or compare the two to four selected ones. */
   function openLarge(place = grid.cursor) {
     if (!numbers.length || viewer) return;

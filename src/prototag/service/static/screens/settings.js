@@ -5,6 +5,7 @@ import { button, fill, h, readable } from "../dom.js";
 import { showError, showMessage } from "../toast.js";
 import { tagField } from "../autocomplete.js";
 import { markRequested } from "../job_progress.js";
+import { phoneCard } from "../phone_card.js";
 import { writePlaces } from "../write_places.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
@@ -21,7 +22,9 @@ const PRECISIONS = [["", "Recommended (about 70%)"], ["0.8", "80%"], ["0.9", "90
 
 export async function open(main) {
   const room = h("div", {});
-  main.append(h("div", { class: "page settings" }, h("div", { class: "title" }, h("h1", {}, "Settings")), room));
+  const phone = h("section", { class: "card" });
+  main.append(h("div", { class: "page settings" }, h("div", { class: "title" }, h("h1", {}, "Settings")), room, phone));
+  phoneCard(phone).catch(() => phone.remove()); // a phone may not ask
   const input = h("input", { id: "never", placeholder: "Word", "aria-label": "Word that is never suggested", autocomplete: "off", maxlength: 500 });
   const neverForm = h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); if (input.value.trim()) never(input.value.trim(), true); } }, tagField(input), h("button", { type: "submit" }, "Never suggest"));
   let stored = await get("/settings");

@@ -9,6 +9,7 @@ import { isRunning, jobEvents, markRequested } from "../job_progress.js";
 import { learn } from "../welcome.js";
 import { placeWords } from "../write_places.js";
 import { fillWrites } from "../writes.js";
+import { currentSelection } from "../navigation.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
@@ -16,7 +17,8 @@ const VERDICTS = { accepted: "accepted", rejected: "rejected", cleared: "cleared
 
 const POLL_MS = 250; // between two requests for the state of a job
 
-export async function open(main) {
+export async function open(main, { params }) {
+  let only = params.has("selection") ? currentSelection() : null; // pictures whose tags are written; null for all
   const stand = h("section", { class: "card" });
   const writing = h("section", { class: "card" });
   const models = h("section", { class: "card" });
@@ -67,7 +69,7 @@ export async function open(main) {
     writing.dataset.planned = "yes";
     fill(writing, h("h2", {}, "Write tags"), h("p", { role: "status" }, "Comparing files…"));
     try {
-      const { state, result, problem } = await ended(await post("/sync/plan"));
+      const { state, result, problem } = await ended(await post("/sync/plan", only ? { pictures: only } : {}));
       if (!main.isConnected) return;
       if (state === "done") return drawPlan(result);
       if (problem) throw new Error(problem.detail);
@@ -78,6 +80,7 @@ export async function open(main) {
     }
   }
   function cancel() {
+    only = null;
     delete writing.dataset.planned;
     load().catch(showError);
   }
@@ -86,7 +89,7 @@ export async function open(main) {
       .filter(([size]) => size).map(([size, one, many, words]) => h("li", {}, `${count(size, one, many)} ${words}.`));
     const some = found.outgoing || found.incoming || found.rejected || found.restored;
     const write = button(found.outgoing ? `Write ${fileWords(found.outgoing, found.inside)}` : "Import", "⏎", () => carryOut(found.plan), { class: "main", disabled: !some });
-    fill(writing, h("h2", {}, some ? "Changes to write" : "Nothing to write"),
+    fill(writing, h("h2", {}, `${some ? "Changes to write" : "Nothing to write"}${only ? `, of ${count(only.length, "selected picture")}` : ""}`),
       coming.length ? h("ul", {}, ...coming) : null,
       found.changes.length ? h("ul", { class: "plan" }, ...found.changes.map(changeItem)) : null,
       found.outgoing > found.changes.length ? h("p", { class: "muted" }, `and ${(found.outgoing - found.changes.length).toLocaleString("en")} more.`) : null,
@@ -158,7 +161,8 @@ export async function open(main) {
   };
   jobEvents.addEventListener("job", onJob);
   await load();
-  main.focus({ preventScroll: true });
+  if (only) plan();
+  else main.focus({ preventScroll: true });
   return () => jobEvents.removeEventListener("job", onJob);
 }
 
