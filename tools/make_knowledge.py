@@ -2,7 +2,8 @@
 
     pip install --group tools
     pip install --no-deps timm==1.0.31
-    python -m tools.make_knowledge DATA
+    npm pack cldr-annotations-full@48.2.0 && tar xzf cldr-annotations-full-48.2.0.tgz
+    python -m tools.make_knowledge DATA package/annotations
 
 Only lists of class names are read from timm, as files. It is never imported, so that
 neither torch nor any other of its dependencies is needed.
@@ -23,34 +24,62 @@ source: benchmarks/knowledge does.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 
 from prototag.evaluation.ranking import tag_auc
 from prototag.knowledge.concepts import FOLDER, ConceptHeads, quantize, word_kernel
 from prototag.knowledge.general import GeneralVocabulary
-from prototag.knowledge.words import encode_names, encode_phrases
+from prototag.knowledge.lexicon import Lexicon, in_phrases
+from prototag.knowledge.words import DIMENSIONS, encode_names, encode_phrases
 from tools.embed_lite import original_weights
 
 RIDGE_PENALTY = 10.0  # of vectors scaled by 1 / sqrt(m): best of 1 to 300, judged on another source
-MIN_IMAGES = 25  # of a word with a head
+MIN_IMAGES = (
+    10  # of a word with a head; 25 and 60 are worse on both sources, 10 is the least in DATA
+)
 N_FOLDS = 2  # of images, for calibrations of the general vocabulary
 MIN_TRANSFER_POSITIVES = 20  # of a word that is judged on another source
 MIN_POSITIVES = 5  # held-out images of a word of the general vocabulary
 MIN_AUC = 0.75  # of such a word, on a source that had no part in its head
-# Log odds fitted to images of the sources are too sure of images of others: fitted again to heads
-# and calibrations of COCO on IAPRTC-12 they are (0.31, -1.6), the other way round (0.37, -1.3).
-TRANSFER_SLOPE = 0.35
-TRANSFER_OFFSET = -1.4
-NAMED_SHARE = 0.65  # assumed share of what an image shows that people name
+NEWTON_STEPS = 20
+MIN_LOG_ODDS = -4.0  # of pairs of image and word from which the transfer is fitted
+# Words that say the same as another word of the vocabulary, which people see twice otherwise.
+REDUNDANT = frozenset(["kid", "person"])
 SLOPE_PENALTY = 2.0  # of the squared difference of a slope from the common one
 WORD_NOISE = 3.0  # of the Gaussian process: best of 0.3 to 3, judged on another source
 SOURCES = ("coco", "iaprtc12", "imagenet")
+OFFSET_STEP = 4  # every fourth word of the vocabulary gives the mean effect of a phrase
+MAX_EMOJI_WORDS = 3  # of an emoji's English name; longer ones are descriptions
+# Words in names of emoji that are signs.
+SIGNS = frozenset(
+    [
+        "arrow",
+        "button",
+        "circle",
+        "clock",
+        "dash",
+        "diamond",
+        "emoji",
+        "face",
+        "hair",
+        "mark",
+        "sign",
+        "skin",
+        "square",
+        "symbol",
+        "triangle",
+        "zone",
+    ]
+)
 # Words of captions that describe no image.
 STOP_WORDS = frozenset(
     [
@@ -365,22 +394,67 @@ def vocabulary_table() -> list[list[str]]:
     return [line.split("\t") for line in path.read_text("utf-8").splitlines()]
 
 
+def emoji_table(folder: Path) -> list[list[str]]:
+    """Return the names of emoji in the languages of the vocabulary, from Unicode's CLDR."""
+    languages = vocabulary_table()[0]
+    names = []
+    for language in languages:
+        path = folder / language.replace("zh-TW", "zh-Hant") / "annotations.json"
+        entries = json.loads(path.read_text("utf-8"))["annotations"]["annotations"]
+        names.append({emoji: entry["tts"][0] for emoji, entry in entries.items() if "tts" in entry})
+    return [
+        [name[emoji] for name in names]
+        for emoji, english in names[0].items()
+        if all(emoji in name for name in names) and _is_thing(english)
+    ]
+
+
+def _is_thing(english: str) -> bool:
+    words = english.split()
+    return english.isascii() and len(words) <= MAX_EMOJI_WORDS and not SIGNS & {*words}
+
+
+def make_lexicon(emoji: Path) -> Lexicon:
+    """Make the lexicon of the vocabulary's candidates and the names of emoji."""
+    table = vocabulary_table()
+    rows = table[1:] + emoji_table(emoji)
+    names = {language: [row[i] for row in rows] for i, language in enumerate(table[0])}
+    offsets = []
+    for i, language in enumerate(table[0]):
+        sample = [row[i] for row in table[1::OFFSET_STEP]]
+        offsets.append((in_phrases(sample, language) - encode_phrases(sample)).mean(axis=0))
+    lexicon = Lexicon(names, np.empty((0, DIMENSIONS), np.int8), np.array(offsets, np.float32))
+    return replace(lexicon, vectors=quantize(lexicon.encode(names["en"], "en"))[0])
+
+
 def word_labels(
     words: Sequence[str], indicator: sparse.csr_array, vocabulary: Sequence[str]
 ) -> np.ndarray:
-    """Return which images are described by each word, in singular or plural."""
+    """Return which images are described by each word, in singular or plural, or by a kind of it.
+
+    A description that names a tourist says that there are people (tools/implied_words.tsv).
+    """
     column_of = {word: column for column, word in enumerate(vocabulary)}
     dense = indicator.tocsc()
     n = indicator.shape[0]
+    implied = implied_words()
+
+    def has(word: str) -> np.ndarray:
+        columns = [column_of[form] for form in word_forms(word) if form in column_of]
+        return np.asarray(dense[:, columns].sum(axis=1)).ravel() > 0 if columns else np.zeros(n)
+
     labels = np.zeros((n, len(words)), np.float32)
     for number, word in enumerate(words):
-        parts = []
-        for part in word.split():
-            columns = [column_of[form] for form in word_forms(part) if form in column_of]
-            has = np.asarray(dense[:, columns].sum(axis=1)).ravel() > 0 if columns else np.zeros(n)
-            parts.append(has)
-        labels[:, number] = np.all(parts, axis=0)
+        labels[:, number] = np.all([has(part) for part in word.split()], axis=0)
+        for kind in implied.get(word, []):
+            labels[:, number] = np.maximum(labels[:, number], has(kind))
     return labels
+
+
+def implied_words() -> dict[str, list[str]]:
+    """Return the words that imply a general word."""
+    lines = Path(__file__).with_name("implied_words.tsv").read_text("utf-8").splitlines()
+    return {general: kinds.split() for general, kinds in (line.split("\t") for line in lines)}
 
 
 def word_forms(word: str) -> list[str]:
@@ -420,7 +494,7 @@ def held_out_evidence(
     for fold in range(N_FOLDS):
         outside = [v[0][folds(len(v[0])) != fold] for v in images.values()]
         heads = smooth_heads(data, concepts_of(data, exclude, fold), np.vstack(outside))
-        by_name = heads.heads_of(words)
+        by_name = heads.heads_of_words(encode_names(words))
         for source, (vectors, _, _) in images.items():
             inside = folds(len(vectors)) == fold
             scores[source][inside] = vectors[inside, : by_name.shape[1]] @ by_name.T
@@ -440,14 +514,19 @@ def transfer_auc(data: Data, words: Sequence[str], exclude: Collection[str] = ()
         others = [v[0] for s, v in images.items() if s != source and s not in exclude]
         reference = np.vstack(others) if others else vectors  # only their deviation is used
         heads = smooth_heads(data, concepts_of(data, {source, *exclude}), reference)
-        by_name = heads.heads_of(words)
+        by_name = heads.heads_of_words(encode_names(words))
         scores = vectors[:, : by_name.shape[1]] @ by_name.T
         labels = word_labels(words, indicator, names) > 0
-        enough = labels.sum(axis=0) >= MIN_POSITIVES
-        auc = np.full(len(words), np.nan)
-        auc[enough] = tag_auc(labels[:, enough], scores[:, enough])
-        best = np.fmax(best, auc)
+        best = np.fmax(best, auc_of(scores, labels))
     return best
+
+
+def auc_of(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the AUC of each word; NaN for words with too few positives."""
+    enough = labels.sum(axis=0) >= MIN_POSITIVES
+    auc = np.full(labels.shape[1], np.nan)
+    auc[enough] = tag_auc(labels[:, enough], scores[:, enough])
+    return auc
 
 
 def fit_calibrations(evidence: Sequence[Evidence]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -488,49 +567,92 @@ def _logistic(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return max(float(beta[0]), 0.1), float(beta[1])
 
 
+class Crossed(NamedTuple):
+    """Log odds by heads and calibrations of the other sources, on the images of one source."""
+
+    log_odds: np.ndarray  # n x words, -inf for words that the other sources do not have
+    labels: np.ndarray  # n x words, bool
+
+
+class Transfer(NamedTuple):
+    """Log odds for another source than those they were fitted to: slope * log odds + offset."""
+
+    slope: float
+    offset: float
+
+
+def cross_sources(data: Data, words: Sequence[str]) -> dict[str, Crossed]:
+    """Judge heads and calibrations of all other sources on each source."""
+    images = sources_of(data)
+    crossed = {}
+    vectors_of_words = encode_names(words)
+    for source, (vectors, indicator, names) in images.items():
+        evidence = list(held_out_evidence(data, words, {source}).values())
+        center, slope, intercept = fit_calibrations(evidence)
+        is_known = sum(e.labels.sum(axis=0) for e in evidence) >= MIN_TRANSFER_POSITIVES
+        others = np.vstack([v[0] for s, v in images.items() if s != source])
+        heads = smooth_heads(data, concepts_of(data, {source}), others)
+        by_name = heads.heads_of_words(vectors_of_words)
+        log_odds = (vectors[:, : by_name.shape[1]] @ by_name.T - center) * slope + intercept
+        log_odds[:, ~is_known] = -np.inf
+        crossed[source] = Crossed(log_odds, word_labels(words, indicator, names) > 0)
+    return crossed
+
+
+def fit_transfer(crossed: Crossed) -> Transfer:
+    """Fit log odds to images of another source, by a logistic regression of all words.
+
+    Log odds of the sources' own images are too sure of those of others. The weight of a word grows
+    with the square root of its pairs, so that a few frequent words do not decide.
+    """
+    pairs = crossed.log_odds > MIN_LOG_ODDS
+    x = crossed.log_odds[pairs].astype(np.float64)
+    y = crossed.labels[pairs]
+    weight = np.broadcast_to(1 / np.sqrt(np.maximum(pairs.sum(axis=0), 1)), pairs.shape)[pairs]
+    weight = weight * (len(x) / weight.sum())
+    design = np.stack([x, np.ones_like(x)], axis=1)
+    beta = np.array([1.0, 0.0])
+    for _ in range(NEWTON_STEPS):
+        p = expit(design @ beta)
+        hessian = (design * (weight * p * (1 - p))[:, None]).T @ design
+        step = np.linalg.solve(hessian, design.T @ (weight * (y - p)))
+        beta = beta + np.clip(step, -0.5, 0.5)
+    return Transfer(float(beta[0]), float(beta[1]))
+
+
 class Quality(NamedTuple):
-    """Precision on images of a source that had no part in heads and calibrations."""
+    """Precision on images of a source that had no part in heads and calibrations.
+
+    Right is what people name, which is less than what an image shows.
+    """
 
     precision: np.ndarray  # words, at a probability of at least 0.5; NaN for rare ones
     curve: np.ndarray  # thresholds, pooled over words; each source counts alike
 
 
-def transfer_quality(
-    data: Data, words: Sequence[str], thresholds: np.ndarray, exclude: Collection[str] = ()
-) -> Quality:
-    """Judge heads and calibrations of each source on the others.
-
-    Right is what people name, divided by the share that they are assumed to name.
-    """
-    images = sources_of(data)
-    applied = np.zeros(len(words))
-    named = np.zeros(len(words))
+def transfer_quality(crossed: dict[str, Crossed], thresholds: np.ndarray) -> Quality:
+    """Measure the precision on each source, with the transfer that was fitted to the others."""
+    n_words = next(iter(crossed.values())).labels.shape[1]
+    applied = np.zeros(n_words)
+    named = np.zeros(n_words)
     shares = np.zeros((2, len(thresholds)))
-    for source, (vectors, indicator, names) in images.items():
-        if source in exclude or len(images) - len({*exclude} & {*images}) < 2:
-            continue
-        left_out = {source, *exclude}
-        evidence = list(held_out_evidence(data, words, left_out).values())
-        center, slope, intercept = fit_calibrations(evidence)
-        known = sum(e.labels.sum(axis=0) for e in evidence) >= MIN_TRANSFER_POSITIVES
-        others = np.vstack([v[0] for s, v in images.items() if s not in left_out])
-        by_name = smooth_heads(data, concepts_of(data, left_out), others).heads_of(words)
-        scores = (vectors[:, : by_name.shape[1]] @ by_name.T - center) * slope + intercept
-        p = 1 / (1 + np.exp(-(scores * TRANSFER_SLOPE + TRANSFER_OFFSET)))
-        p[:, ~known] = 0
-        labels = word_labels(words, indicator, names) > 0
+    for source, (log_odds, labels) in crossed.items():
+        transfer = mean_transfer([c for s, c in crossed.items() if s != source])
+        p = expit(log_odds * transfer.slope + transfer.offset)
         for i, threshold in enumerate(thresholds):
             above = p >= threshold
             shares[:, i] += np.array([above.sum(), labels[above].sum()]) / len(p)
         applied += (p >= 0.5).sum(axis=0)
         named += ((p >= 0.5) & labels).sum(axis=0)
-    precision = np.where(
-        applied >= MIN_POSITIVES, named / np.maximum(applied, 1) / NAMED_SHARE, np.nan
-    )
-    curve = shares[1] / np.maximum(shares[0], 1e-9) / NAMED_SHARE
-    return Quality(
-        np.minimum(precision, 1).astype(np.float32), np.minimum(curve, 1).astype(np.float32)
-    )
+    precision = np.where(applied >= MIN_POSITIVES, named / np.maximum(applied, 1), np.nan)
+    curve = shares[1] / np.maximum(shares[0], 1e-9)
+    return Quality(precision.astype(np.float32), curve.astype(np.float32))
+
+
+def mean_transfer(crossed: Sequence[Crossed]) -> Transfer:
+    """Return the mean of the transfers that were fitted to several sources."""
+    fits = np.array([fit_transfer(one) for one in crossed])
+    return Transfer(*fits.mean(axis=0).tolist())
 
 
 def sources_of(data: Data) -> dict[str, tuple[np.ndarray, sparse.csr_array, list[str]]]:
@@ -542,45 +664,73 @@ def sources_of(data: Data) -> dict[str, tuple[np.ndarray, sparse.csr_array, list
 
 
 def build_vocabulary(
-    data: Data, heads: ConceptHeads, exclude: Collection[str] = ()
+    data: Data, heads: ConceptHeads, crossed: dict[str, Crossed], exclude: Collection[str] = ()
 ) -> GeneralVocabulary:
-    """Select the words that work on another source, and calibrate them on held-out images."""
-    table = vocabulary_table()
-    auc = transfer_auc(data, [row[0] for row in table[1:]], exclude)
-    kept = [row for row, value in zip(table[1:], auc, strict=True) if value >= MIN_AUC]
-    kept_auc = auc[auc >= MIN_AUC]
+    """Select the words that work on another source, and calibrate them on held-out images.
+
+    The columns of ``crossed`` are the candidates. An excluded source has no part in words and
+    calibrations, and the transfer is the one fitted to the other sources.
+    """
+    table = candidates()
+    candidate_names = [row[0] for row in table]
+    evidence = held_out_evidence(data, candidate_names, exclude)
+    if len(evidence) > 1:
+        auc = transfer_auc(data, candidate_names, exclude)
+    else:  # no other source could judge
+        (only,) = evidence.values()
+        auc = auc_of(only.scores, only.labels > 0)
+    is_kept = auc >= MIN_AUC
+    kept = [row for row, value in zip(table, is_kept, strict=True) if value]
     words = [row[0] for row in kept]
-    evidence = list(held_out_evidence(data, words, exclude).values())
-    center, slope, intercept = fit_calibrations(evidence)
-    slope = slope * TRANSFER_SLOPE
-    intercept = intercept * TRANSFER_SLOPE + TRANSFER_OFFSET
+    center, slope, intercept = fit_calibrations(
+        [Evidence(one.scores[:, is_kept], one.labels[:, is_kept]) for one in evidence.values()]
+    )
+    used = {source: one for source, one in crossed.items() if source not in exclude}
+    transfer = mean_transfer(list(used.values()))
     thresholds = np.arange(0.95, 0.04, -0.01)
-    quality = transfer_quality(data, words, thresholds, exclude)
+    quality = transfer_quality(
+        {
+            s: Crossed(one.log_odds[:, is_kept], one.labels[:, is_kept])
+            for s, one in crossed.items()
+        },
+        thresholds,
+    )
+    languages = vocabulary_table()[0]
     return GeneralVocabulary.build(
-        heads=heads.heads_of(words),
+        heads=heads.heads_of_words(encode_names(words)),
         concepts=heads,
-        names={language: [row[i] for row in kept] for i, language in enumerate(table[0])},
+        names={language: [row[i] for row in kept] for i, language in enumerate(languages)},
         vectors=quantize(encode_names(words))[0],
         center=center,
-        slope=slope,
-        intercept=intercept,
-        auc=kept_auc.astype(np.float32),
+        slope=slope * np.float32(transfer.slope),
+        intercept=(intercept * transfer.slope + transfer.offset).astype(np.float32),
+        auc=auc[is_kept].astype(np.float32),
         precision=quality.precision,
         curve_thresholds=thresholds.astype(np.float32),
         curve_precision=quality.curve,
     )
 
 
+def candidates() -> list[list[str]]:
+    """Return the rows of the table that may become words of the general vocabulary."""
+    return [row for row in vocabulary_table()[1:] if row[0] not in REDUNDANT]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
+    parser.add_argument("emoji", type=Path, help="folder annotations of cldr-annotations-full")
     arguments = parser.parse_args()
     data = Data(arguments.data)
     folder = Path(__file__).parents[1] / "src/prototag/knowledge" / FOLDER
     reference = np.vstack([data.caption_vectors, data.iapr_vectors])
     heads = smooth_heads(data, concepts_of(data), reference)
     heads.save(folder)
-    vocabulary = build_vocabulary(data, heads)
+    make_lexicon(arguments.emoji).save(folder)
+    crossed = cross_sources(data, [row[0] for row in candidates()])
+    for source, one in crossed.items():
+        print(f"Transfer to {source}: {fit_transfer(one)}")
+    vocabulary = build_vocabulary(data, heads, crossed)
     vocabulary.save(folder)
     print(
         f"{len(heads.names):,} names of {len(heads.dual):,} concepts; "

@@ -5,6 +5,10 @@
 The tags that tools/vocabulary.tsv translates, with 0 and 100 training images: the mean average
 precision by names alone, and its gain over ``recommended()`` without names, in each language. The
 heads were made without the source of the collection.
+
+The lexicon of the package has these translations, which are as good as English names by
+construction. So each language is measured as if the lexicon had none of the tags, too: "encoder
+alone". Tags of people are of both kinds.
 Results: benchmarks/results/knowledge_languages.json.
 """
 
@@ -23,6 +27,8 @@ from benchmarks.machine import stamp
 from prototag import recommended
 from prototag.evaluation.ranking import mean_average_precision
 from prototag.knowledge.concepts import NamePrior, name_scores
+from prototag.knowledge.lexicon import lexicon
+from prototag.knowledge.words import LANGUAGES
 
 RESULTS = Path(__file__).parents[1] / "results/knowledge_languages.json"
 N_TRAIN = 100
@@ -31,6 +37,7 @@ N_TRAIN = 100
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--languages", nargs="+", default=list(LANGUAGES))
     parser.add_argument("--heads", type=Path, help="folder that keeps the heads made")
     arguments = parser.parse_args()
     table = vocabulary_table()
@@ -39,10 +46,16 @@ def main() -> None:
     for name in ("iaprtc12", "coco"):
         collection = collections.load(name, arguments.heads)
         known = [c for c, tag in enumerate(collection.tags) if tag in row_of]
-        priors = {
-            language: collection.prior([row_of[collection.tags[c]][i] for c in known])
-            for i, language in enumerate(table[0])
-        }
+        priors = {}
+        for i, language in enumerate(table[0]):
+            if language not in ("en", *arguments.languages):
+                continue
+            names = [row_of[collection.tags[c]][i] for c in known]
+            heads = collection.heads
+            priors[language] = collection.prior(names)
+            if language in arguments.languages:
+                encoded = heads.heads_of_words(lexicon().encode(names, language))
+                priors[f"{language}, encoder alone"] = heads.on_vectors(encoded)
         alone: dict[str, list[float]] = {language: [] for language in priors}
         gain: dict[str, list[float]] = {language: [] for language in priors}
         for seed in range(arguments.draws):

@@ -13,6 +13,7 @@ import oracles
 from prototag.features.extractor import Extractor
 from prototag.knowledge import concepts
 from prototag.knowledge.concepts import BACKBONE, WIDTH, ConceptHeads, embedded, name_prior
+from prototag.knowledge.lexicon import name_vectors
 from prototag.knowledge.words import encode_names
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ def images(heads):
 def test_the_files_hold_arrays_only_and_are_those_of_the_notice():
     notice = (ROOT / "NOTICE").read_text()
     paths = sorted(DATA.glob("*.npz"))
-    assert [path.name for path in paths] == ["concepts.npz", "general.npz"]
+    assert [path.name for path in paths] == ["concepts.npz", "general.npz", "lexicon.npz"]
     for path in paths:
         with np.load(path, allow_pickle=False) as file:
             assert all(file[name].dtype.kind in "iuf" for name in file.files)
@@ -70,7 +71,7 @@ def test_heads_of_names_are_the_mean_of_the_gaussian_process(heads):
     own /= np.linalg.norm(own, axis=1, keepdims=True)
     dual = heads.dual.astype(np.float64) * heads.dual_scale[:, None]
     found = heads.heads_of(names)
-    for row, vector in enumerate(encode_names(names)[:3]):
+    for row, vector in enumerate(name_vectors(names)[:3]):
         expected = oracles.word_head(own @ vector, heads.concept_of, dual, concepts.SHARPNESS)
         np.testing.assert_allclose(found[row], expected, atol=1e-4 * abs(expected).max())
     assert not found[3].any()
@@ -158,7 +159,7 @@ def test_built_heads_give_the_scores_of_what_they_were_made_from():
     made = ConceptHeads.build(
         names=names,
         concept_of=np.arange(count),
-        vectors=encode_names(names),
+        vectors=name_vectors(names),
         heads=dual,
         dual=dual,
         axes=directions,
@@ -166,7 +167,7 @@ def test_built_heads_give_the_scores_of_what_they_were_made_from():
         scale=scale,
     )
     X = rng.standard_normal((40, m)).astype(np.float32)
-    vectors = encode_names(names)
+    vectors = name_vectors(names)
     kernel = np.exp(concepts.SHARPNESS * (vectors @ vectors.T - 1))
     expected = ((X - mean) / scale) @ directions @ (kernel @ dual).T
     found = concepts.name_scores(made.prior(names), X)

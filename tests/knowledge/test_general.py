@@ -11,8 +11,8 @@ from prototag.knowledge.general import (
     GeneralVocabulary,
     general_vocabulary,
     system_language,
-    word_vectors,
 )
+from prototag.knowledge.lexicon import name_vectors
 from prototag.knowledge.words import LANGUAGES, encode_names
 
 
@@ -58,18 +58,9 @@ def test_stored_directions_score_like_heads_on_the_axes(tmp_path):
     assert np.abs(error).max() < 0.1 * expected.std()
 
 
-def test_known_words_have_the_vectors_of_the_encoder_or_of_their_english_name():
-    known = word_vectors(["Beach", "Strand", "Rex at the beach", "2019"])
-    encoded = encode_names(["beach", "Rex at the beach"])
-    assert known[0] @ encoded[0] > 0.999
-    assert known[1] @ encoded[0] > 0.999
-    np.testing.assert_allclose(known[2], encoded[1], atol=1e-6)
-    assert not known[3].any()
-
-
 def test_concepts_that_speak_are_like_the_word_and_score_high():
     concepts = embedded()
-    vectors = word_vectors(["cat", "2019"])
+    vectors = name_vectors(["cat", "2019"])
     head = concepts.on_vectors(concepts.heads_of(["cat"]))
     X = (concepts.mean + 3 * concepts.scale**2 * head.coef[:, 0] / np.abs(head.coef).max())[None]
     spoken, nothing = concepts.spoken(X.astype(np.float32), vectors)

@@ -10,6 +10,7 @@ from prototag.errors import InputError
 from prototag.knowledge import words
 from prototag.knowledge.concepts import WIDTH, embedded, name_prior, name_scores
 from prototag.library.concept_index import ConceptIndex
+from prototag.library.general_suggestions import MIN_PROBABILITY
 from prototag.library.library import Library
 
 PICTURES = 120
@@ -121,7 +122,7 @@ def test_general_words_in_the_language_that_is_asked_for(library):
 def test_general_suggestions_of_a_picture_and_of_all(library):
     own = library.general_suggestions(BEACH[0], limit=100)
     assert "beach" in {one.tag for one in own}
-    assert all(one.picture == BEACH[0] and one.probability >= 0.5 for one in own)
+    assert all(one.picture == BEACH[0] and one.probability >= MIN_PROBABILITY for one in own)
     every = library.general_suggestions(limit=10)
     n_words = len(library.general_words())
     assert len({one.tag for one in every[:n_words]}) == n_words  # before any word comes twice

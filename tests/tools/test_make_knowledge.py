@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +113,42 @@ def test_neighbours_are_in_one_fold():
     outside = make_knowledge.Data.outside(1000, 1)
     assert set(folds[outside]) == {0}
     assert len(make_knowledge.Data.outside(1000, None)) == 1000
+
+
+def test_a_kind_of_a_thing_is_the_thing():
+    vocabulary = ["tourists", "dog", "sky"]
+    occurs = sparse.csr_array(np.eye(3, dtype=np.float32))
+    labels = make_knowledge.word_labels(["people", "animal", "tourist"], occurs, vocabulary)
+    np.testing.assert_array_equal(labels, np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0]]))
+
+
+def test_the_transfer_of_log_odds_is_found():
+    rng = np.random.default_rng(2)
+    log_odds = rng.uniform(-4, 6, (4000, 3)).astype(np.float32)
+    log_odds[:, 2] = -np.inf  # a word that the other sources do not have
+    true = 0.5 * log_odds - 1.2
+    labels = rng.random(true.shape) < 1 / (1 + np.exp(-true))
+    crossed = make_knowledge.Crossed(log_odds, labels)
+    transfer = make_knowledge.fit_transfer(crossed)
+    assert transfer.slope == pytest.approx(0.5, abs=0.05)
+    assert transfer.offset == pytest.approx(-1.2, abs=0.1)
+    thresholds = np.array([0.8, 0.5])
+    both = {"one": crossed, "other": crossed}
+    quality = make_knowledge.transfer_quality(both, thresholds)
+    p = 1 / (1 + np.exp(-true))
+    expected = [p[p >= threshold].mean() for threshold in thresholds]
+    np.testing.assert_allclose(quality.curve, expected, atol=0.05)
+    assert np.isnan(quality.precision[2])
+
+
+def test_emoji_are_things(tmp_path):
+    for language in make_knowledge.vocabulary_table()[0]:
+        folder = tmp_path / language.replace("zh-TW", "zh-Hant")
+        folder.mkdir()
+        names = {"a": "dog", "b": "stop button", "c": "a very long name here", "d": "hat"}
+        entries = {emoji: {"tts": [name]} for emoji, name in names.items()}
+        if language == "de":
+            del entries["d"]["tts"]
+        text = json.dumps({"annotations": {"annotations": entries}})
+        (folder / "annotations.json").write_text(text)
+    assert make_knowledge.emoji_table(tmp_path) == [["dog"] * 16]

@@ -33,8 +33,7 @@ from prototag.annotator.types import (
     TrainingSummary,
 )
 from prototag.arrays import Array, Floats, add_prefix, select_prefix
-from prototag.engine import Engine, Threads, count_threads
-from prototag.engine.threads import map_in_order
+from prototag.engine import Engine, Threads
 from prototag.errors import (
     ImageError,
     InputError,
@@ -463,7 +462,7 @@ class Annotator:
                 else ()
             )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
-            matching = self._matching_rules([batch[number] for number in rows])
+            matching = self._matching_rules([batch[number] for number in rows], features.digests)
             for number, source in enumerate(batch):
                 if number in errors:
                     yield Annotation(source, [], errors[number])
@@ -477,13 +476,14 @@ class Annotator:
                     digest = features.digests[row]
                     yield self.annotation(source, scores, probabilities, digest, selector)
 
-    def _matching_rules(self, images: Sequence[Source]) -> Iterator[frozenset[str]]:
+    def _matching_rules(
+        self, images: Sequence[Source], digests: Sequence[bytes] = ()
+    ) -> Iterator[frozenset[str]]:
         if not self.rule_columns:
             return iter(())
-        from prototag.images.rules import matching_rules
+        from prototag.annotator.rule_cache import matching_rules
 
-        workers = count_threads(self.n_jobs)
-        return map_in_order(matching_rules, images, workers=workers, window=2 * workers)
+        return iter(matching_rules(self.extractor.vector_cache, images, digests, self.n_jobs))
 
     def _apply_rules(
         self, matching: Collection[str], scores: Array, probabilities: Array

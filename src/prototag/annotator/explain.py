@@ -65,7 +65,7 @@ def explain(
 def _concepts(annotator: Annotator, X: Floats, columns: list[int]) -> list[tuple[Concept, ...]]:
     """Return the concepts that speak for tags by their names; none if the model ignores names."""
     from prototag.knowledge.concepts import BACKBONE, WIDTH, embedded
-    from prototag.knowledge.general import word_vectors
+    from prototag.knowledge.lexicon import name_vectors
     from prototag.knowledge.words import unit_vectors
 
     knows_names = annotator.word_vectors is not None or annotator.choices.get("names", 0.0) > 0
@@ -74,7 +74,7 @@ def _concepts(annotator: Annotator, X: Floats, columns: list[int]) -> list[tuple
     if annotator.word_vectors is not None:
         vectors = unit_vectors(annotator.word_vectors[columns])
     elif annotator.extractor.fingerprint == BACKBONE:
-        vectors = word_vectors([annotator.tags[c] for c in columns])
+        vectors = name_vectors(annotator.tags)[columns]  # all tags tell the language
     else:
         return [() for _ in columns]
     spoken = embedded().spoken(X, vectors)

@@ -114,7 +114,7 @@ class Extractor:
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
         backbone = self._backbone()
         budget = ThumbnailBudget(side=side) if thumbnails else None
-        decoder = Decoder(self._plan(backbone), self.max_pixels, self._vector_cache(), budget)
+        decoder = Decoder(self._plan(backbone), self.max_pixels, self.vector_cache, budget)
         width = sum(group.width for group in decoder.plan.groups)
         vectors = np.empty((len(pictures), width), np.float32)
         progress = resolve_progress(self.progress) if report else None
@@ -149,7 +149,7 @@ class Extractor:
 
     def look_up(self, paths: Sequence[str | os.PathLike[str]]) -> list[tuple[bytes, Floats] | None]:
         """Look up digest and vector of unchanged files in the cache; no file is opened."""
-        cache = self._vector_cache()
+        cache = self.vector_cache
         if cache is None:
             return [None] * len(paths)
         pictures = [Picture(index, path) for index, path in enumerate(paths)]
@@ -241,7 +241,9 @@ class Extractor:
             self._loaded_backbone = (key, backbone)
         return self._loaded_backbone[1]
 
-    def _vector_cache(self) -> VectorCache | None:
+    @property
+    def vector_cache(self) -> VectorCache | None:
+        """The cache of vectors; None if there is none."""
         if self.cache is None or isinstance(self.cache, VectorCache):
             return self.cache
         path = default_path() if self.cache == "user" else Path(self.cache)

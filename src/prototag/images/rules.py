@@ -61,24 +61,43 @@ _DISPLAYS = {
 }  # fmt: skip
 
 
+class PixelFacts(NamedTuple):
+    """What rules read from the pixels of a picture; a cache may keep it by its digest."""
+
+    is_gray: bool
+    is_dark: bool
+
+    @classmethod
+    def of(cls, pixels: Pixels) -> PixelFacts:
+        """Read reduced pixels (h x w x 3)."""
+        return cls(_is_gray(pixels), _is_dark(pixels))
+
+
 class Evidence(NamedTuple):
     """The parts of a picture that rules read."""
 
     size: Size  # upright width and height
-    pixels: Pixels  # h x w x 3, reduced
+    facts: PixelFacts
     format: str  # of the file, such as "PNG"; empty for a picture in memory
     metadata: dict[int, Any]  # EXIF
     texts: str  # of PNG and EXIF that name a program, in lower case
 
     @classmethod
-    def read(cls, source: Source) -> Evidence:
-        """Read a picture; an ImageError says why it cannot be read."""
+    def read(cls, source: Source, facts: PixelFacts | None = None) -> Evidence:
+        """Read a picture; an ImageError says why it cannot be read.
+
+        With known facts a file is not decoded: its header has all else.
+        """
         if isinstance(source, str | os.PathLike):
             source = read_bytes(source)
         metadata: dict[int, Any] = {}
         texts = file_format = ""
-        small = open_image(source, at_least=(SAMPLED_SIDE, SAMPLED_SIDE))
-        size = small.size
+        size: Size = (0, 0)
+        if facts is None or not isinstance(source, bytes):
+            small = open_image(source, at_least=(SAMPLED_SIDE, SAMPLED_SIDE))
+            size = small.size
+            step = [max(1, side // SAMPLED_SIDE) for side in small.size]
+            facts = PixelFacts.of(np.asarray(small)[:: step[1], :: step[0]])
         if isinstance(source, bytes):
             with translate_decoder_errors():
                 header = identify(source)
@@ -86,9 +105,7 @@ class Evidence(NamedTuple):
                 file_format = header.format or ""
                 metadata = metadata_of(header)
                 texts = _texts(header, metadata)
-        step = [max(1, side // SAMPLED_SIDE) for side in small.size]
-        pixels = np.asarray(small)[:: step[1], :: step[0]]
-        return cls(size, pixels, file_format, metadata, texts)
+        return cls(size, facts, file_format, metadata, texts)
 
 
 def _texts(image: Image.Image, metadata: dict[int, Any]) -> str:
@@ -98,11 +115,20 @@ def _texts(image: Image.Image, metadata: dict[int, Any]) -> str:
     return " ".join(word[:200] for word in words).lower()
 
 
-def _is_black_and_white(picture: Evidence) -> bool:
-    channels = picture.pixels.astype(np.int16)
+def _is_gray(pixels: Pixels) -> bool:
+    channels = pixels.astype(np.int16)
     chroma = channels.max(axis=2) - channels.min(axis=2)
     has_contrast = int(channels.max()) - int(channels.min()) > 2 * MAX_GRAY_CHROMA
     return has_contrast and bool((chroma <= MAX_GRAY_CHROMA).mean() >= GRAY_SHARE)
+
+
+def _is_dark(pixels: Pixels) -> bool:
+    light = pixels.mean(axis=2)
+    return bool((light <= DARK_LEVEL).mean() >= DARK_SHARE and light.mean() > BLACK_LEVEL)
+
+
+def _is_black_and_white(picture: Evidence) -> bool:
+    return picture.facts.is_gray
 
 
 def _is_panorama(picture: Evidence) -> bool:
@@ -131,8 +157,7 @@ def _is_night(picture: Evidence) -> bool:
         return exposure <= NIGHT_EXPOSURE_VALUE
     if hour in DAY_HOURS:
         return False
-    light = picture.pixels.mean(axis=2)
-    return bool((light <= DARK_LEVEL).mean() >= DARK_SHARE and light.mean() > BLACK_LEVEL)
+    return picture.facts.is_dark
 
 
 def _hour(metadata: dict[int, Any]) -> int | None:
@@ -163,8 +188,16 @@ RULES: dict[str, Callable[[Evidence], bool]] = {
 
 def matching_rules(source: Source) -> frozenset[str]:
     """Return the names of the rules that hold for a picture; none if it cannot be read."""
+    return matching_rules_with_facts(source)[0]
+
+
+def matching_rules_with_facts(
+    source: Source, facts: PixelFacts | None = None
+) -> tuple[frozenset[str], PixelFacts | None]:
+    """Return the rules that hold, and the facts about the pixels; None if unreadable."""
     try:
-        picture = Evidence.read(source)
+        picture = Evidence.read(source, facts)
     except ImageError:
-        return frozenset()
-    return frozenset(name for name, holds in RULES.items() if holds(picture))
+        return frozenset(), None
+    names = frozenset(name for name, holds in RULES.items() if holds(picture))
+    return names, picture.facts

@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from prototag.arrays import Array, Doubles, Floats
-from prototag.knowledge.words import encode_names
+from prototag.knowledge.lexicon import name_vectors
 
 FOLDER = "data"
 FILE = "concepts.npz"
@@ -134,7 +134,7 @@ class ConceptHeads:
 
     def heads_of(self, names: Sequence[str]) -> Floats:
         """Return the heads of names (t x axes), for coordinates of vectors on the axes."""
-        return self.heads_of_words(encode_names(names))
+        return self.heads_of_words(name_vectors(names))
 
     def heads_of_words(self, vectors: Floats) -> Floats:
         """Return the heads of word vectors (t x 512); 0 where there is no word."""

@@ -27,7 +27,8 @@ from prototag.knowledge.concepts import (
     quantize,
     word_kernel,
 )
-from prototag.knowledge.words import LANGUAGES, encode_names, unit_vectors
+from prototag.knowledge.lexicon import name_vectors
+from prototag.knowledge.words import LANGUAGES, unit_vectors
 
 FILE = "general.npz"
 MAX_HEADER_LENGTH = 1_000  # characters that are read of a list of languages
@@ -126,7 +127,7 @@ class GeneralVocabulary:
 
     def of_names(self, names: Sequence[str]) -> Vocabulary:
         """Return a vocabulary of a person's own words, calibrated like similar words."""
-        vectors = encode_names(names)
+        vectors = name_vectors(names)
         known = unit_vectors(self.vectors)
         weights: Array = word_kernel(vectors @ known.T) + UNLIKELY_WORD / len(known)
         weights /= weights.sum(axis=1, keepdims=True)
@@ -143,24 +144,6 @@ class GeneralVocabulary:
             self.curve_thresholds,
             self.curve_precision,
         )
-
-
-def word_vectors(names: Sequence[str]) -> Floats:
-    """Return a unit vector for each name; the encoder is loaded only for words without one here.
-
-    A word of the general vocabulary in any language has the vector of its English name.
-    """
-    general = general_vocabulary()
-    row_of: dict[str, int] = {}
-    for language in general.names.values():  # English is the first
-        for row, word in enumerate(language):
-            row_of.setdefault(word.casefold(), row)
-    rows = [row_of.get(name.casefold(), -1) for name in names]
-    vectors = unit_vectors(general.vectors[rows])
-    unknown = [i for i, row in enumerate(rows) if row < 0]
-    if unknown:
-        vectors[unknown] = encode_names([names[i] for i in unknown])
-    return vectors
 
 
 @cache

@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.errors import InputError
-from prototag.metadata.generated_names import is_generated_name
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
@@ -45,6 +44,8 @@ def read_name(name: str) -> list[tuple[str, float]]:
     The leaf of a hierarchy ("animal|cat") counts most, its parents add their meaning. Numbers,
     such as years, punctuation, and names that cameras give, such as "IMG_2041", are no words.
     """
+    from prototag.metadata.generated_names import is_generated_name  # 50 ms with its package
+
     levels = [
         phrase
         for level in _SEPARATORS.split(name)[-MAX_LEVELS:]
@@ -70,11 +71,19 @@ def _phrase(text: str) -> str:
 
 
 def encode_names(names: Sequence[str]) -> Floats:
-    """Return a unit vector for each tag name (n x 512); zeros for names without words."""
+    """Return a unit vector for each tag name (n x 512) by the encoder alone."""
+    return combine_phrases(names, encode_phrases)
+
+
+def combine_phrases(names: Sequence[str], encode: Callable[[list[str]], Floats]) -> Floats:
+    """Return a unit vector for each tag name (n x 512), the weighted sum of those of its phrases.
+
+    Names without words have zeros.
+    """
     parsed = [read_name(name) for name in names]
     phrases = list(dict.fromkeys(phrase for parts in parsed for phrase, _ in parts))
     row_of = {phrase: row for row, phrase in enumerate(phrases)}
-    encoded = encode_phrases(phrases)
+    encoded = encode(phrases)
     vectors = np.zeros((len(names), DIMENSIONS), np.float32)
     for row, parts in enumerate(parsed):
         for phrase, weight in parts:

@@ -15,8 +15,9 @@ import numpy as np
 
 from prototag.arrays import Array, Bools, Doubles, Floats
 from prototag.knowledge.concepts import NamePrior, embedded
-from prototag.knowledge.general import Vocabulary, general_vocabulary, word_vectors
-from prototag.knowledge.words import encode_names
+from prototag.knowledge.general import Vocabulary, general_vocabulary
+from prototag.knowledge.lexicon import name_vectors
+from prototag.knowledge.words import read_name
 from prototag.library import query_strategies, tag_table
 from prototag.library.concept_index import ConceptIndex, Coordinates
 from prototag.library.database import Ids, Store
@@ -146,7 +147,7 @@ class GeneralSuggestions:
         coordinates = self.index.coordinates()
         if coordinates is None:
             return None
-        vectors = word_vectors([name])
+        vectors = name_vectors([name])
         if not vectors.any():
             return None
         heads, offset = coordinates.standardized(embedded().heads_of_words(vectors))
@@ -160,7 +161,7 @@ class GeneralSuggestions:
         for row, known in enumerate(vocabulary.names):
             if known.casefold() == folded:
                 return _one_word(vocabulary, row)
-        if not encode_names([name]).any():
+        if not read_name(name):
             return None
         return general_vocabulary().of_names([name])
 

@@ -17,7 +17,7 @@ from prototag.arrays import Floats
 from prototag.engine import single_threaded_blas
 from prototag.errors import InputError, Remedy
 from prototag.knowledge.concepts import embedded
-from prototag.knowledge.words import encode_phrases
+from prototag.knowledge.lexicon import phrase_vectors
 from prototag.library import queries
 from prototag.library.concept_index import Coordinates
 from prototag.library.filters import FUNCTION_WORDS, PictureFilter, where
@@ -149,7 +149,7 @@ def word_scores(coordinates: Coordinates, query: Query) -> Floats:
     weights += [-EXCLUDED_WEIGHT] * len(excluded)
     phrases = list(dict.fromkeys(word for group in scored for word in group))
     with single_threaded_blas():  # these products are small: threads would wait for each other
-        heads = embedded().heads_of_words(encode_phrases(phrases))
+        heads = embedded().heads_of_words(phrase_vectors(phrases))
         scaled, _ = coordinates.standardized(heads)
     if all(len(group) == 1 for group in scored):
         rows = [phrases.index(group[0]) for group in scored]

@@ -4,6 +4,7 @@ import { get, post } from "./api.js";
 import { h, readable } from "./dom.js";
 import { askText } from "./dialog.js";
 import { matchingTags } from "./autocomplete.js";
+import { markInput } from "./perf.js";
 import { isFiltered } from "./filters.js";
 import { showError, showMessage } from "./toast.js";
 import * as tags from "./tag_store.js";
@@ -68,7 +69,10 @@ export function searchBar(chosen, { choose, leave, facets }) {
     if (event.key === "ArrowDown" && isOpen) mark(at + 1);
     else if (event.key === "ArrowUp" && isOpen) mark(at < 0 ? -1 : at - 1);
     else if ((event.key === "Enter" || (event.key === "Tab" && !event.shiftKey)) && isOpen && at >= 0) take(at);
-    else if (event.key === "Enter") choose({});
+    else if (event.key === "Enter") {
+      markInput(event);
+      choose({});
+    }
     else if (event.key === "Escape" && isOpen) close();
     else if (event.key === "Escape") { input.value = ""; if (chosen.text) choose({}); else leave(); }
     else if (event.key === "ArrowDown") leave();
