@@ -25,7 +25,7 @@ export function openViewer(main, { count, item, at, panes = 1, question = null, 
   const place = h("span", { class: "place" });
   const shares = h("span", { class: "group compare", role: "group", "aria-label": "Pictures side by side" },
     ...[1, 2, 3, 4].map((n) => h("button", { type: "button", "aria-label": n === 1 ? "One picture" : `Compare ${n} pictures`, onclick: () => setPanes(n) }, String(n))));
-  const zoomButton = button("100%", "f", () => { zoom.toggle(focusedPane()); show(); });
+  const zoomButton = button("100%", "f", () => { zoom.toggle(focusedPane()); show(); }, { class: "zoom-button" });
   const room = h("div", { class: "panes" });
   const answers = question ? [
     h("span", { class: "group" },
