@@ -17,7 +17,7 @@ from prototag.storage import modelfile
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "model-file.md").read_text()
 ALWAYS = {"format", "version", "kind", "tensors"}
-OPTIONAL = {"knowledge", "tuning", "model/axes", "model/projection/scale"}
+OPTIONAL = {"knowledge", "tuning", "model/projection/scale", "model/kernel/landmarks", "centres"}
 ABSENT = {("mcdl", "prototype_images")}  # "`exemplars` only", the page says
 ESTIMATOR, PROTOTYPES = "Every estimator", "MCDL and ExemplarMCDL"
 PARTS = {
@@ -68,7 +68,8 @@ def listed_arrays(kind: str) -> dict[str, Listed]:
         return found | {f"mcdl/{name}": form for name, form in listed_arrays("mcdl").items()}
     for name, form in re.findall(r"`([\w/.]+)` ([^,]+)", cell):
         if name.endswith("/..."):
-            found |= {name.removesuffix("...") + part: SPARSE[part] for part in SPARSE}
+            parts = SPARSE if name == "tags/..." else SPARSE | {"data": Listed(["F32"], ["e"])}
+            found |= {name.removesuffix("...") + part: parts[part] for part in parts}
         else:
             dtype, _, shape = form.strip().partition(" ")
             found[name] = Listed([dtype], [shape])

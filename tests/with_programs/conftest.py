@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tagged
+from prototag import Annotator
 
 
 def program(name: str) -> str:
@@ -30,3 +31,11 @@ def photos(tmp_path: Path) -> Path:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return tagged.model(tmp_path)
+
+
+@pytest.fixture
+def expected(photos: Path, model: Path) -> list[list[str]]:
+    """The two best tags of each picture, in the order of the names of the files."""
+    files = sorted(photos.iterdir(), key=lambda file: file.name)
+    annotations = Annotator.load(model, cache=None).annotate(files, top=2)
+    return [sorted(annotation.names) for annotation in annotations]

@@ -113,9 +113,9 @@ def test_without_penalties_the_optimum_is_that_of_an_eigenproblem(data, consiste
 
 
 def test_a_strong_penalty_removes_rows_and_views(data):
-    some = MSFS(n_latent=5, sparsity=0.3, locality=0.0, n_folds=2).fit(data.X, data.Y)
-    none = MSFS(n_latent=5, sparsity=3.0, locality=0.0, n_folds=2).fit(data.X, data.Y)
-    few = MSFS(n_latent=5, sparsity=1e-6, view_sparsity=0.0, locality=0.0, n_folds=2)
+    some = MSFS(n_latent=5, sparsity=0.3, locality=0.0, n_folds=2, tol=1e-5).fit(data.X, data.Y)
+    none = MSFS(n_latent=5, sparsity=3.0, locality=0.0, n_folds=2, tol=1e-5).fit(data.X, data.Y)
+    few = MSFS(n_latent=5, sparsity=1e-6, view_sparsity=0.0, locality=0.0, n_folds=2, tol=1e-5)
     few.fit(data.X, data.Y)
     limit = 1e-2 * few.feature_norms_.max()
     assert (none.feature_norms_ < limit).all()
@@ -124,7 +124,7 @@ def test_a_strong_penalty_removes_rows_and_views(data):
     noise = np.random.default_rng(0).standard_normal((80, 5))
     X = np.hstack([data.X, 0.3 * noise])
     groups = np.repeat([0, 1], [9, 5])
-    views = MSFS(sparsity=0.0, view_sparsity=0.8, locality=0.0, groups=groups, n_folds=2)
+    views = MSFS(sparsity=0.0, view_sparsity=0.8, locality=0.0, groups=groups, n_folds=2, tol=1e-5)
     norms = views.fit(X, data.Y).feature_norms_
     assert norms[9:].max() < limit
     assert norms[:9].min() > limit
