@@ -259,10 +259,17 @@ def _print_learned(annotator: Annotator) -> None:
         f"{terminal.count(learned.pictures, 'picture')}."
     )
     precision = points.estimated_precision(points.default_threshold)
+    if not precision:
+        terminal.print_info(_only_suggested(bool(points.learnable.any())))
+        return
     terminal.print_info(
-        f"Expected precision of applied tags, by cross-validation: {terminal.percent(precision)}.\n"
-        if precision
-        else _only_suggested(bool(points.learnable.any()))
+        f"Expected precision of applied tags, by cross-validation: {terminal.percent(precision)}."
+    )
+    right = 100 * float((points.recall * points.positives)[points.learnable].sum())
+    right /= learned.pictures
+    terminal.print_info(
+        f"On 100 new pictures like these: about {terminal.count(round(right / precision), 'tag')} "
+        f"applied, about {round(right):,} of them right.\n"
     )
 
 
