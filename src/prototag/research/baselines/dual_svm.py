@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag import _kernels
-from prototag.arrays import Bools, Floats
+from prototag.arrays import Bools, Floats, rowwise_matmul
 from prototag.engine import Threads
 
 BATCH_TAGS = 8
@@ -70,7 +70,7 @@ def solve_batch(
     bound = np.ascontiguousarray(upper, np.float32)
     alpha = np.zeros((t, n), np.float32) if start is None else np.minimum(start, bound)
     sign = np.where(present, 1, -1).astype(np.float32)
-    w = np.ascontiguousarray((alpha * sign) @ X)
+    w = rowwise_matmul(alpha * sign, X)  # its bits do not depend on where arrays lie in memory
     violation = np.empty(t, np.float32)
     _kernels.dual_svm(
         X,

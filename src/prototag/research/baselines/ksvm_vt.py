@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.arrays import Array, Floats
+from prototag.arrays import Array, Floats, rowwise_matmul
 from prototag.coding.rbf_kernel import rbf_kernel
 from prototag.engine import Threads, map_rows
 from prototag.research.baselines import dual_svm, neighbour_graph, nystroem
@@ -137,7 +137,7 @@ class KSVMVT(CrossValidatedBaseline):
                 Z, present, upper, margin=margin, start=alpha, seed=seed, n_jobs=self.n_jobs
             )
             alpha = machines.alpha
-            dual = features.root @ machines.w[:, :-1].T
+            dual = rowwise_matmul(features.root, np.ascontiguousarray(machines.w[:, :-1].T))
             intercept = INTERCEPT_COLUMN * machines.w[:, -1]
             models.append(KernelMachine(features.landmarks, dual, intercept, features.gamma))
         return models

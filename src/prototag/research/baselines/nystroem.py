@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prototag.arrays import Array, Floats
+from prototag.arrays import Array, Floats, rowwise_matmul
 from prototag.coding.rbf_kernel import rbf_kernel
 from prototag.engine import Threads, map_rows, single_threaded_blas
 
@@ -37,7 +37,7 @@ def gaussian_kernel(X: Array, landmarks: Floats, gamma: float) -> Array:
 
 def transform_batch(x: Floats, features: Map) -> Floats:
     """Return the features of a batch of images."""
-    return np.asarray(gaussian_kernel(x, features.landmarks, features.gamma) @ features.root)
+    return rowwise_matmul(gaussian_kernel(x, features.landmarks, features.gamma), features.root)
 
 
 def fit(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomState | Any) -> Map:
@@ -55,4 +55,4 @@ def fit(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomState | 
         value, vector = linalg.eigh(K, check_finite=False)
         kept = value > MIN_EIGENVALUE * value[-1]
         root = vector[:, kept] / np.sqrt(value[kept])
-    return Map(landmarks, root.astype(np.float32), width)
+    return Map(landmarks, np.ascontiguousarray(root, np.float32), width)
